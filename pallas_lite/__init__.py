@@ -1,0 +1,47 @@
+"""pallas_lite: Pallas' grid, BlockSpec and pipelines, to see, check and time on a laptop.
+
+    import pallas_lite as pl      # in place of: from jax.experimental import pallas as pl
+"""
+from . import hardware as hardware
+from .body import num_programs as num_programs
+from .body import program_id as program_id
+from .body import when as when
+from .by_hand import compute as compute
+from .by_hand import copy_in_start as copy_in_start
+from .by_hand import copy_in_wait as copy_in_wait
+from .by_hand import copy_out_start as copy_out_start
+from .by_hand import copy_out_wait as copy_out_wait
+from .by_hand import execute as execute
+from .by_hand import record as record
+from .call import observe_calls as observe_calls
+from .call import pallas_call as pallas_call
+from .engines.simulate import InterpretParams as InterpretParams
+from .errors import BlockIndexError as BlockIndexError
+from .errors import HazardWarning as HazardWarning
+from .errors import NotSupportedError as NotSupportedError
+from .errors import PallasLiteError as PallasLiteError
+from .errors import PipelineError as PipelineError
+from .errors import SpecError as SpecError
+from .plot import plot_timeline as plot_timeline
+from .schedule import Event as Event
+from .schedule import Schedule as Schedule
+from .show import View as View
+from .show import show as show
+from .specs import ANY as ANY
+from .specs import Blocked as Blocked
+from .specs import BlockSpec as BlockSpec
+from .specs import Buffered as Buffered
+from .specs import GridSpec as GridSpec
+from .specs import MemorySpace as MemorySpace
+from .specs import Squeezed as Squeezed
+from .specs import squeezed as squeezed
+from .timeline import Timeline as Timeline
+from .timeline import timeline as timeline
+from .verify import Hazard as Hazard
+from .verify import provenance as provenance
+from .verify import verify as verify
+
+
+def cdiv(a: int, b: int) -> int:
+    """a / b, rounded up: how many blocks of b cover a."""
+    return -(-a // b)

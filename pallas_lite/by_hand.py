@@ -1,0 +1,163 @@
+"""by_hand: a pipeline that you write as a loop, with the four copy verbs -> the same Schedule as pallas_call's.
+
+    def loop(N, A, X, Y, B):            # A, B: blocks in HBM. X, Y: slots in SRAM; len(X) is the depth
+        for i in range(N):
+            copy_in_start(A[i], X[0])
+            copy_in_wait(X[0])
+            compute(X[0], Y[0])
+            copy_out_start(Y[0], B[i])
+            copy_out_wait(Y[0])
+
+    schedule = record(loop, 4, depth=1)
+
+Recording runs the loop once, on handles: nothing is copied or computed. Next: verify.py, timeline.py, or `execute`.
+"""
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .engines.simulate import InterpretParams, simulate
+from .errors import BlockIndexError, PipelineError
+from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, OperandInfo, Schedule
+from .specs import Operand
+
+MOST_EVENTS = 200_000  # a loop that never ends must not fill the memory
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One block in HBM, or one slot in SRAM."""
+
+    row: "_Row"
+    index: int
+
+    def __str__(self):
+        return f"{self.row.name}[{self.index}]"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """`A`, `X`, `Y` or `B`: indexing gives a place, out of range gives an error that says what there is."""
+
+    tape: "_Tape"
+    name: str
+    size: int
+    kind: str  # "input array", "input slots", "output slots" or "output array"
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, i):
+        try:
+            i = i.__index__()
+        except AttributeError:
+            raise PipelineError(f"{self.name}[{i!r}]: index it with one whole number.") from None
+        if not 0 <= i < self.size:
+            what = "slot" if "slots" in self.kind else "block"
+            has = f"{what}s 0 to {self.size - 1}" if self.size > 1 else f"only {what} 0" if self.size else f"no {what}s"
+            mend = "Take the index modulo the number of slots." if what == "slot" else "Guard the copy with an if."
+            raise BlockIndexError(f"step {self.tape.runs}: {self.name}[{i}] does not exist: {self.name} has {has}. {mend}")
+        return _Place(self, i)
+
+
+class _Tape:
+    """Collects the events; knows which step it is by counting the kernel's runs."""
+
+    def __init__(self):
+        self.events, self.runs = [], 0
+        self.started = defaultdict(deque)  # (direction, operand, slot) -> blocks of copies that no wait has taken yet
+
+    def start(self, verb, block, slot):
+        self.started[verb, slot.row.name, slot.index].append((block.index,))
+        self._add(verb, (block.index,), slot)
+
+    def wait(self, verb, slot):
+        queue = self.started[IN_START if verb == IN_WAIT else OUT_START, slot.row.name, slot.index]
+        self._add(verb, queue.popleft() if queue else None, slot)
+
+    def _add(self, verb, block, slot):
+        # A copy out belongs to the step that has just run, a copy in to the next one.
+        step = max(self.runs - 1, 0) if verb in (OUT_START, OUT_WAIT) else self.runs
+        self._append(Event(verb, step, slot.row.name, block, slot.index))
+
+    def run(self, slots):
+        self._append(Event(RUN, self.runs, slots=slots))
+        self.runs += 1
+
+    def _append(self, event):
+        if len(self.events) >= MOST_EVENTS:
+            raise PipelineError(f"the loop does not end: it has done {MOST_EVENTS} things. Check its bounds.")
+        self.events.append(event)
+
+def _places(verb, given, kinds):
+    for place, kind in zip(given, kinds, strict=True):
+        if not isinstance(place, _Place):
+            raise PipelineError(f"{verb}({', '.join(map(str, given))}): it takes blocks and slots such as A[0] or X[1], not "
+                                f"{place!r}.")
+        if place.row.kind != kind:
+            raise PipelineError(f"{verb}({', '.join(map(str, given))}): {place} is one of the {place.row.kind}; here "
+                                f"belongs one of the {kind}.")
+
+
+def copy_in_start(block, slot) -> None:
+    """Start copying a block of HBM into a slot of SRAM. The copy is in flight until `copy_in_wait(slot)`."""
+    _places("copy_in_start", (block, slot), ("input array", "input slots"))
+    slot.row.tape.start(IN_START, block, slot)
+
+
+def copy_in_wait(slot) -> None:
+    """Wait until the copy into this slot has arrived."""
+    _places("copy_in_wait", (slot,), ("input slots",))
+    slot.row.tape.wait(IN_WAIT, slot)
+
+
+def compute(x, y) -> None:
+    """Run the kernel: read slot x, write slot y. This is one step."""
+    _places("compute", (x, y), ("input slots", "output slots"))
+    x.row.tape.run((x.index, y.index))
+
+
+def copy_out_start(slot, block) -> None:
+    """Start copying a slot of SRAM to a block of HBM. The copy is in flight until `copy_out_wait(slot)`."""
+    _places("copy_out_start", (slot, block), ("output slots", "output array"))
+    slot.row.tape.start(OUT_START, block, slot)
+
+
+def copy_out_wait(slot) -> None:
+    """Wait until the copy out of this slot has arrived."""
+    _places("copy_out_wait", (slot,), ("output slots",))
+    slot.row.tape.wait(OUT_WAIT, slot)
+
+
+def record(loop: Callable, steps: int, *, depth: int = 2, block_bytes: int = 1000, flops: float = 1000.0) -> Schedule:
+    """The schedule of a hand-written loop over `steps` blocks, with `depth` slots for X and for Y.
+
+    `block_bytes` and `flops` (operations a step) give it a time; the defaults take 1 µs each on hardware.TOY.
+    Raises what the loop raises: BlockIndexError and PipelineError name the place and the mend.
+    """
+    tape = _Tape()
+    loop(steps, _Row(tape, "A", steps, "input array"), _Row(tape, "X", depth, "input slots"),
+         _Row(tape, "Y", depth, "output slots"), _Row(tape, "B", steps, "output array"))
+    operands = (OperandInfo("X", "A", False, depth, block_bytes), OperandInfo("Y", "B", True, depth, block_bytes))
+    return Schedule(tuple(tape.events), operands, float(flops), getattr(loop, "__name__", "loop"))
+
+
+def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,
+            params: InterpretParams = InterpretParams()) -> np.ndarray:
+    """B after a recorded loop ran on these blocks of A (first axis: one block a step): the hardware's numbers.
+
+    Slots and B start as garbage (NaN, unless `params` says otherwise). Raises PipelineError where it would hang.
+    """
+    a = np.asarray(blocks)
+    if not np.issubdtype(a.dtype, np.floating):
+        a = a.astype(np.float32)
+    order = [(i,) + (0,) * (a.ndim - 1) for i in range(len(a))]
+    tail = tuple(range(1, a.ndim))
+    operands = [Operand(x.name, x.array, x.is_output, x.depth, a.shape, a.dtype, (1, *a.shape[1:]), (0,), order)
+                for x in schedule.operands]
+    full = Schedule(tuple(e._replace(block=e.block + (0,) * len(tail)) if e.block is not None else e
+                          for e in schedule.events), schedule.operands, schedule.flops, schedule.name)
+    step = lambda t, slots: [slots[0], np.asarray(kernel(slots[0][0]), a.dtype)[None]]  # noqa: E731
+    return simulate(full, operands, {"A": a}, step, params)["B"]

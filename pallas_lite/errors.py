@@ -1,0 +1,25 @@
+"""Errors and warnings a user can act on. Each says where, what, and how to mend it."""
+
+
+class PallasLiteError(Exception):
+    """Base of every error that a user can mend."""
+
+
+class SpecError(PallasLiteError, ValueError):
+    """A grid, BlockSpec or operand does not fit the others."""
+
+
+class BlockIndexError(PallasLiteError, IndexError):
+    """An index map (or a hand-written loop) asks for a block that the array does not have."""
+
+
+class PipelineError(PallasLiteError):
+    """A hand-written pipeline uses a copy verb on the wrong thing, or waits for a copy that nobody started."""
+
+
+class NotSupportedError(PallasLiteError, NotImplementedError):
+    """A part of Pallas that pallas_lite does not have; the message names the nearest way."""
+
+
+class HazardWarning(UserWarning):
+    """A call gave the hardware's numbers, and they depend on a hazard: read the message before the result."""

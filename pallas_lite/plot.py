@@ -1,0 +1,66 @@
+"""plot: a Timeline -> a picture. Everything drawn comes from the data; each function takes `ax` and returns it."""
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from .schedule import IN_START, OUT_START, RUN, Event
+from .timeline import LANES, Timeline, unit_of
+from .verify import Hazard
+
+# Okabe and Ito's colours, told apart by colour-blind readers; their lightness differs too, so print stays readable.
+PALETTE = ("#56B4E9", "#E69F00", "#009E73", "#F0E442")
+BUBBLE, MARK = "#8a8a8a", "#C1272D"
+
+
+def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Hazard] = (), title: str | None = None,
+                  limit: float | None = None) -> Axes:
+    """Engines as lanes, time to the right (modelled), a box for each copy or step, coloured by slot.
+
+    Hatched boxes in the core's lane are bubbles: the core waits for a copy. A thin bar below and after a copy is its latency α.
+    `hazards` (of `verify`) are marked with a red frame where they happen. `limit`: the end of the time axis, in seconds,
+    to draw two timelines to one scale. Beyond 160 boxes the labels go.
+    """
+    if ax is None:
+        ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
+    unit, name = unit_of(timeline.total)
+    end = (limit or timeline.total or 1.0) / unit
+    schedule, marked = timeline.schedule, {number for h in hazards for number in h.events}
+    fill, drain = timeline.fill / unit, timeline.drain / unit
+    total = timeline.total / unit
+    if schedule.steps and not marked:
+        for left, right in ((0, fill), (total - drain, total)):
+            ax.axvspan(left, right, color="#000000", alpha=0.06, lw=0)
+    for s in timeline.spans:
+        y = len(LANES) - 1 - LANES.index(s.lane)
+        x, width = s.start / unit, (s.end - s.start) / unit
+        bad = s.event in marked
+        if bad:
+            ax.text(x, y + 0.43, "✗", ha="left", va="bottom", fontsize=10, color=MARK, zorder=5, weight="bold")
+        if s.waiting:
+            ax.add_patch(Rectangle((x, y - 0.22), width, 0.44, fc="none", ec=MARK if bad else BUBBLE, hatch="////", lw=0.6))
+            continue
+        slot = _slot(schedule[s.event])
+        ax.add_patch(Rectangle((x, y - 0.4), width, 0.8, fc=PALETTE[slot % len(PALETTE)], ec=MARK if bad else "#222222",
+                               lw=2.5 if bad else 0.7, zorder=3 if bad else 2))
+        if s.arrives > s.end:
+            # Below the boxes, since the port is already busy with the next copy.
+            ax.plot([s.end / unit, s.arrives / unit], [y - 0.46] * 2, color=PALETTE[slot % len(PALETTE)], lw=3,
+                    solid_capstyle="butt")
+        # About 110 letters fit across the axes at this size.
+        if len(timeline.spans) <= 160 and width / end * 110 > len(s.label):
+            ax.text(x + width / 2, y, s.label, ha="center", va="center", fontsize=8, color="#111111", zorder=4)
+    ax.set_xlim(0, end * 1.005)
+    ax.set_ylim(-0.55, len(LANES) - 0.4)
+    ax.set_yticks(range(len(LANES)), reversed(LANES))
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.set_xlabel(f"modelled time ({name})", fontsize=9)
+    ax.set_title(title if title is not None else
+                 f"{schedule.name}: {total:.4g} {name}, core busy {timeline.utilisation:.0%}, {timeline.bound}-bound",
+                 fontsize=10, loc="left")
+    return ax
+
+
+def _slot(e: Event) -> int:
+    """The slot that decides a box's colour: a copy's own, and for a step that of its first operand."""
+    return e.slot if e.verb in (IN_START, OUT_START) else e.slots[0] if e.verb == RUN and e.slots else 0

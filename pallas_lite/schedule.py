@@ -1,0 +1,196 @@
+"""schedule: what a pipeline does, in order, as frozen data. Everything that shows, checks or times reads this.
+
+In: events, from engines/record.py (pallas_call) or by_hand.py (a learner's loop).
+Out: to verify.py (hazards), timeline.py (time), engines/simulate.py (values) and the text forms below.
+"""
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .errors import PallasLiteError
+
+IN_START, IN_WAIT, RUN, OUT_START, OUT_WAIT = VERBS = (
+    "copy_in_start", "copy_in_wait", "run", "copy_out_start", "copy_out_wait")
+
+
+class Event(NamedTuple):
+    """One thing that the program does. Events of a schedule are in program order.
+
+    A copy names its operand, block and slot; a wait that no copy was started for has block None.
+    A run has `slots`: the slot of each operand, in the order of `Schedule.operands`.
+    """
+
+    verb: str
+    step: int  # the step before whose end this happens: a prologue's copies belong to step 0
+    operand: str = ""
+    block: tuple[int, ...] | None = None
+    slot: int = -1
+    slots: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class OperandInfo:
+    """What a schedule knows of an operand: its slots in SRAM and its array in HBM."""
+
+    name: str  # the buffer in SRAM
+    array: str  # the array in HBM; aliased operands share one
+    is_output: bool
+    depth: int
+    block_bytes: int
+
+    def show(self, block: tuple[int, ...] | None) -> str:
+        return f"{self.array}[{', '.join(map(str, block))}]" if block is not None else "?"
+
+    def show_slot(self, slot: int) -> str:
+        return f"{self.name}[{slot}]" if self.name != self.array else str(slot)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The events of one run of a pipeline. Print it, iterate it, or hand it to verify, timeline or simulate."""
+
+    events: tuple[Event, ...]
+    operands: tuple[OperandInfo, ...]
+    flops: float = 0.0  # operations per step
+    name: str = "pipeline"
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __getitem__(self, i: int) -> Event:
+        return self.events[i]
+
+    @property
+    def steps(self) -> int:
+        """How often the kernel runs."""
+        return sum(e.verb == RUN for e in self.events)
+
+    def operand(self, name: str) -> OperandInfo:
+        return next(x for x in self.operands if x.name == name)
+
+    def copies(self, operand: str) -> int:
+        """How many copies of an operand were started: 1 + the number of times its block index changes."""
+        return sum(e.operand == operand and e.verb in (IN_START, OUT_START) for e in self.events)
+
+    @property
+    def sram_bytes(self) -> int:
+        """Bytes of all slots: block bytes × depth, summed over the operands."""
+        return sum(x.block_bytes * x.depth for x in self.operands)
+
+    def describe(self, e: Event) -> str:
+        """One event as the literature writes it.  copy_in_start(A[1] → X[1])"""
+        if e.verb == RUN:
+            used = ", ".join(f"{x.name}[{s}]" for x, s in zip(self.operands, e.slots, strict=True))
+            return f"run step {e.step} on {used}"
+        x = self.operand(e.operand)
+        slot = f"{x.name}[{e.slot}]"
+        if e.verb == IN_START:
+            return f"{e.verb}({x.show(e.block)} → {slot})"
+        if e.verb == OUT_START:
+            return f"{e.verb}({slot} → {x.show(e.block)})"
+        return f"{e.verb}({slot})"
+
+    def listing(self) -> str:
+        """The unrolled program, one event a line."""
+        return "\n".join(self.describe(e) for e in self.events)
+
+    def table(self, marks: dict[int, str] | None = None, fold: int | None = 16) -> str:
+        """The schedule as text: read each row from left to right, and the rows from top to bottom.
+
+        A row ends where the program goes back to an earlier column, so the table is in exact program order.
+        `marks` maps event numbers to a remark, put behind their row. More than `fold` rows: the middle is left out.
+        """
+        header = ["step", "copy_in start", "copy_in wait", "run", "copy_out start", "copy_out wait"]
+        rows, remarks, last = [], [], (None, 99)
+        for number, e in enumerate(self.events):
+            column = 1 + VERBS.index(e.verb)
+            # A run ends its column's turn: two runs never share a row.
+            if e.step != last[0] or column < last[1] or column == last[1] == 3:
+                rows.append([str(e.step), "", "", "", "", ""])
+                remarks.append("")
+            cell = self._cell(e)
+            rows[-1][column] += f", {cell}" if rows[-1][column] else cell
+            if marks and number in marks:
+                remarks[-1] += f"  ✗ {marks[number]}"
+            last = e.step, column
+        if fold and len(rows) > fold:
+            head, tail = fold - fold // 4, fold // 4
+            keep = [i for i, r in enumerate(remarks) if r][:3]
+            shown = sorted({*range(head), *range(len(rows) - tail, len(rows)), *keep})
+        else:
+            shown = list(range(len(rows)))
+        widths = [max(map(len, [h, *(rows[i][c] for i in shown)])) for c, h in enumerate(header)]
+        lines = ["  ".join(h.ljust(w) for h, w in zip(header, widths, strict=True)).rstrip()]
+        before = -1
+        for i in shown:
+            if i != before + 1:
+                lines.append(f"   … {i - before - 1} more rows")
+            cells = [(c or "·").ljust(w) for c, w in zip(rows[i], widths, strict=True)]
+            cells[0] = rows[i][0].rjust(widths[0])
+            lines.append(("  ".join(cells) + remarks[i]).rstrip())
+            before = i
+        return "\n".join(lines)
+
+    def _cell(self, e: Event) -> str:
+        if e.verb == RUN:
+            return "run"
+        x = self.operand(e.operand)
+        slot, block = x.show_slot(e.slot), x.show(e.block)
+        if e.verb == IN_START:
+            return f"{block} → {slot}"
+        if e.verb == OUT_START:
+            return f"{block} ← {slot}"
+        return f"{x.name}[{e.slot}]"
+
+    def __str__(self) -> str:
+        return self.table()
+
+    __repr__ = __str__
+
+    def to_plain(self) -> dict:
+        """The schedule as lists, strings and numbers, as JSON can carry it."""
+        return {"name": self.name, "flops": self.flops,
+                "operands": [[x.name, x.array, x.is_output, x.depth, x.block_bytes] for x in self.operands],
+                "events": [[e.verb, e.step, e.operand, None if e.block is None else list(e.block), e.slot,
+                            list(e.slots)] for e in self.events]}
+
+    @staticmethod
+    def from_plain(data: dict) -> "Schedule":
+        """The schedule back from `to_plain`. Trusts nothing: every name, type and slot is checked.
+
+        Raises PallasLiteError, naming the first thing that is not as it should be.
+        """
+        try:
+            operands = tuple(OperandInfo(_text(n), _text(a), bool(o), _whole(d, 1), _whole(b, 0))
+                             for n, a, o, d, b in data["operands"])
+            depth = {x.name: x.depth for x in operands}
+            events = []
+            for verb, step, operand, block, slot, slots in data["events"]:
+                if verb not in VERBS:
+                    raise ValueError(f"unknown verb {verb!r}")
+                if verb == RUN:
+                    slots = tuple(_whole(s, 0, depth[x.name]) for x, s in zip(operands, slots, strict=True))
+                    events.append(Event(RUN, _whole(step, 0), slots=slots))
+                else:
+                    block = None if block is None else tuple(_whole(b, 0) for b in block)
+                    events.append(Event(verb, _whole(step, 0), _text(operand), block,
+                                        _whole(slot, 0, depth[operand])))
+            flops = float(data["flops"])
+            return Schedule(tuple(events), operands, flops, _text(data["name"]))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise PallasLiteError(f"not a schedule: {error}") from None
+
+
+def _whole(value, low: int, high: int = 10**9) -> int:
+    if type(value) is not int or not low <= value < high:
+        raise ValueError(f"{value!r} is not a whole number from {low} to {high - 1}")
+    return value
+
+
+def _text(value) -> str:
+    if type(value) is not str or len(value) > 100:
+        raise ValueError("a name must be a text of at most 100 characters")
+    return value

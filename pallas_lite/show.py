@@ -1,0 +1,68 @@
+"""show: one schedule in four views from one recording: verdict, listing or table, timeline. For notebooks and terminals."""
+import html
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+
+from .by_hand import record
+from .hardware import TOY, Machine
+from .plot import plot_timeline
+from .schedule import Schedule
+from .timeline import Timeline, timeline
+from .verify import Hazard, verify
+
+
+@dataclass(frozen=True)
+class View:
+    """The last line of a cell: verdict, timeline and table in a notebook, the same as text in a terminal."""
+
+    schedule: Schedule
+    machine: Machine = TOY
+    limit: float | None = None  # the end of the time axis, in seconds, to compare two views by eye
+
+    @property
+    def timeline(self) -> Timeline:
+        return timeline(self.schedule, self.machine)
+
+    @property
+    def hazards(self) -> list[Hazard]:
+        return verify(self.schedule)
+
+    @property
+    def verdict(self) -> str:
+        if not self.hazards:
+            return "✓ race-free: no choice of moments for the copies changes a result"
+        return "✗ " + str(self.hazards[0]) + (f"\n… and {len(self.hazards) - 1} more" if len(self.hazards) > 1 else "")
+
+    @property
+    def table(self) -> str:
+        """The schedule's table, with the events of the first hazard marked."""
+        first = self.hazards[:1]
+        return self.schedule.table({n: h.kind for h in first for n in h.events[-1:]})
+
+    def __str__(self) -> str:
+        return f"{self.verdict}\n\n{self.table}\n\n{self.timeline}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        picture = svg(plot_timeline(self.timeline, hazards=self.hazards[:1], limit=self.limit))
+        return (f'<div class="pallas-lite-view">{picture}<pre style="line-height:1.3">{html.escape(self.verdict)}\n\n'
+                f"{html.escape(self.table)}</pre></div>")
+
+
+def show(what: Schedule | Callable, steps: int = 4, *, depth: int = 2, machine: Machine = TOY,
+         limit: float | None = None) -> View:
+    """A view of a schedule, or of a hand-written loop, which is recorded first with `steps` blocks and `depth` slots."""
+    schedule = what if isinstance(what, Schedule) else record(what, steps, depth=depth)
+    return View(schedule, machine, limit)
+
+
+def svg(ax: Axes) -> str:
+    """The figure of `ax` as SVG text, to put into HTML: on a light card, so that dark themes can read it too."""
+    out = io.StringIO()
+    ax.figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    return f'<div style="background:#fff;border-radius:6px;max-width:100%">{text[text.index("<svg"):]}</div>'

@@ -1,0 +1,204 @@
+"""specs: what you ask for (grid, BlockSpecs, shapes) -> operands whose block of every step is known. Next: pipeline.py."""
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import jax
+import numpy as np
+
+from .errors import BlockIndexError, NotSupportedError, SpecError
+from .schedule import OperandInfo
+
+
+class MemorySpace(Enum):
+    """Where an operand lives. None in a BlockSpec means SRAM, block by block."""
+
+    ANY = "any"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+ANY = MemorySpace.ANY
+
+
+@dataclass(frozen=True)
+class Buffered:
+    """pipeline_mode: how many slots an operand has in SRAM (its depth). The default is 2."""
+
+    buffer_count: int
+    use_lookahead: bool = False
+
+    def __post_init__(self):
+        if not isinstance(self.buffer_count, int) or self.buffer_count < 1:
+            raise SpecError(f"Buffered({self.buffer_count!r}): the number of buffers is a whole number, 1 or more.")
+
+
+@dataclass(frozen=True)
+class Squeezed:
+    """A block dimension of size 1 that the kernel does not see; None is short for it."""
+
+
+squeezed = Squeezed()
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A block dimension of this size; a plain int is short for it."""
+
+    block_size: int
+
+
+@dataclass(frozen=True)
+class BlockSpec:
+    """How an array is cut into blocks, and which block each step takes.
+
+    `block_shape`: the size of a block in each dimension; None squeezes a dimension of size 1 out of the kernel's view.
+    `index_map`: grid indices -> *block* indices (not element offsets). Without it each step takes block 0, 0, …
+    `pipeline_mode`: Buffered(n), the operand's depth.
+    """
+
+    block_shape: Sequence[int | None | Squeezed | Blocked] | None = None
+    index_map: Callable[..., Any] | None = None
+    pipeline_mode: Buffered | None = None
+    memory_space: Any = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class GridSpec:
+    """grid, in_specs and out_specs in one value, as `pallas_call(grid_spec=...)` takes it."""
+
+    grid: int | Sequence[int] = ()
+    in_specs: Any = None
+    out_specs: Any = None
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One array of a call, resolved: `blocks[t]` is its block index at step t."""
+
+    name: str
+    array: str
+    is_output: bool
+    depth: int
+    shape: tuple[int, ...]  # of the array
+    dtype: np.dtype
+    block_shape: tuple[int, ...]  # with squeezed dimensions as 1
+    squeeze: tuple[int, ...]  # the dimensions that the kernel does not see
+    blocks: list[tuple[int, ...]] = field(repr=False)
+
+    @property
+    def info(self) -> OperandInfo:
+        return OperandInfo(self.name, self.array, self.is_output, self.depth,
+                           math.prod(self.block_shape) * self.dtype.itemsize)
+
+    @property
+    def ref_shape(self) -> tuple[int, ...]:
+        """The shape that the kernel sees."""
+        return tuple(n for d, n in enumerate(self.block_shape) if d not in self.squeeze)
+
+    def window(self, block: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Where a block lies in the array, and the part of the slot that it fills (less than all at the edge)."""
+        starts = [b * n for b, n in zip(block, self.block_shape, strict=True)]
+        inside = [min(n, size - s) for s, n, size in zip(starts, self.block_shape, self.shape, strict=True)]
+        return (tuple(slice(s, s + n) for s, n in zip(starts, inside, strict=True)),
+                tuple(slice(0, n) for n in inside))
+
+
+def normalize_grid(grid) -> tuple[int, ...]:
+    """An int, or a tuple of ints, as a tuple.  >>> normalize_grid(4)
+    (4,)
+    """
+    grid = (grid,) if isinstance(grid, (int, np.integer)) else tuple(grid)
+    sizes = tuple(g[1] if isinstance(g, tuple) else g for g in grid)  # a named axis is a (name, size) pair
+    for size in sizes:
+        if not isinstance(size, (int, np.integer)) or size < 0:
+            raise SpecError(f"grid={grid}: each entry must be a whole number of steps, not {size!r}.")
+    return tuple(int(size) for size in sizes)
+
+
+def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: bool) -> Operand:
+    """A BlockSpec on an array of a known shape and dtype, over a grid.
+
+    Raises SpecError where ranks disagree and BlockIndexError where a block lies wholly outside the array.
+    """
+    where = f"{'output' if is_output else 'operand'} {name}"
+    shape, dtype = tuple(aval.shape), np.dtype(aval.dtype)
+    if not isinstance(spec, BlockSpec):
+        raise SpecError(f"{where}: its spec is {spec!r}; give a pl.BlockSpec(block_shape, index_map).")
+    if spec.memory_space is not None and "any" in str(spec.memory_space).lower():
+        raise NotSupportedError(f"{where}: memory_space=ANY is not supported yet; give it a block_shape, so that the "
+                                "pipeline copies its blocks.")
+    dims = shape if spec.block_shape is None else tuple(spec.block_shape)
+    if len(dims) != len(shape):
+        raise SpecError(f"{where}: block_shape {dims} has {len(dims)} dimensions, but the array {shape} has "
+                        f"{len(shape)}. Give one entry for each dimension of the array (None for one that the kernel "
+                        "should not see).")
+    squeeze = tuple(d for d, n in enumerate(dims) if n is None or isinstance(n, Squeezed))
+    sizes = []
+    for d, n in enumerate(dims):
+        n = 1 if d in squeeze else n.block_size if isinstance(n, Blocked) else n
+        if not isinstance(n, (int, np.integer)) or n < 1:
+            raise SpecError(f"{where}: entry {d} of block_shape {dims} is {n!r}; give a whole number of elements, or "
+                            "None to squeeze the dimension.")
+        sizes.append(int(n))
+    blocks = index_table(spec.index_map, where, grid, len(dims))
+    counts = tuple(-(-size // n) for size, n in zip(shape, sizes, strict=True))
+    for step, block in enumerate(blocks):
+        for d, (b, count) in enumerate(zip(block, counts, strict=True)):
+            if not 0 <= b < count:
+                raise BlockIndexError(
+                    f"{where}, step {step}: index_map gives {block}, but block index {b} is out of range in dimension "
+                    f"{d} ({count} block{'s' if count != 1 else ''} of {sizes[d]}, so 0 to {count - 1}). index maps "
+                    "return block indices, not element offsets.")
+    mode = spec.pipeline_mode
+    return Operand(name, name, is_output, mode.buffer_count if mode else 2, shape, dtype, tuple(sizes), squeeze, blocks)
+
+
+def index_table(index_map, where: str, grid: tuple[int, ...], rank: int) -> list[tuple[int, ...]]:
+    """The block index of every step, in row-major grid order."""
+    if index_map is None:
+        return [(0,) * rank] * math.prod(grid)
+    _check_arity(index_map, where, grid)
+    table = []
+    for indices in itertools.product(*map(range, grid)):
+        index = index_map(*indices)
+        index = tuple(index) if isinstance(index, (tuple, list)) else (index,)
+        if not table:
+            _check_index(index, where, indices, rank)
+            if not all(isinstance(b, (int, np.integer)) for b in index):
+                return _traced_table(index_map, grid)  # it computes with jnp: one vectorised call is quicker
+        table.append(index)
+    return table
+
+
+def _traced_table(index_map, grid) -> list[tuple[int, ...]]:
+    axes = np.indices(grid, dtype=np.int32).reshape(len(grid), -1)
+    out = jax.jit(jax.vmap(index_map))(*axes)
+    columns = out if isinstance(out, (tuple, list)) else (out,)
+    return list(zip(*(np.broadcast_to(c, axes.shape[1:]).tolist() for c in columns), strict=True))
+
+
+def _check_arity(index_map, where, grid):
+    try:
+        inspect.signature(index_map).bind(*grid)
+    except TypeError:
+        raise SpecError(f"{where}: its index_map does not take {len(grid)} argument{'s' if len(grid) != 1 else ''}, one "
+                        f"for each axis of the grid {grid}.") from None
+    except ValueError:
+        pass  # a builtin without a signature: the call itself will tell
+
+
+def _check_index(index, where, indices, rank):
+    if len(index) != rank:
+        raise SpecError(f"{where}: index_map{indices} returns {len(index)} block ind{'ices' if len(index) != 1 else 'ex'} "
+                        f"{index}, but block_shape has {rank} dimensions. Return one block index for each of them "
+                        "(0 for a dimension that is not cut).")
+    for b in index:
+        if not np.issubdtype(np.asarray(b).dtype, np.integer):
+            raise SpecError(f"{where}: index_map{indices} returns {b!r}; block indices are whole numbers (use // to "
+                            "divide).")
