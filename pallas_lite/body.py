@@ -1,6 +1,7 @@
 """body: a kernel function -> one jitted step on the values of its slots. Used by call.py."""
 import contextlib
 import contextvars
+import inspect
 import itertools
 import math
 
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import PallasLiteError, SpecError
+from .errors import PallasLiteError, SpecError, many
 
 _position = contextvars.ContextVar("grid position of the running kernel", default=None)
 
@@ -61,6 +62,7 @@ class Body:
 
     def __init__(self, kernel, operands, grid, unflatten):
         self.operands, self.grid = operands, grid
+        _check_arity(kernel, unflatten(list(operands)))
         shapes = [jax.ShapeDtypeStruct(x.ref_shape, x.dtype) for x in operands]
         ids = [jax.ShapeDtypeStruct((), jnp.int32)] * len(grid)
 
@@ -91,6 +93,16 @@ class Body:
     def flops(self) -> float:
         """Arithmetic operations of one step, counted on the traced kernel: one per result element, 2·m·n·k a matmul."""
         return float(count_flops(self.jaxpr.jaxpr))
+
+
+def _check_arity(kernel, refs):
+    try:
+        inspect.signature(kernel).bind(*refs)
+    except TypeError:
+        raise SpecError(f"{kernel_name(kernel)}{inspect.signature(kernel)} does not fit the call, which gives it "
+                        f"{many(len(refs), 'ref')}: the operands, then the outputs. Give the kernel one parameter for each.") from None
+    except ValueError:
+        pass  # a callable without a signature: tracing will tell
 
 
 def kernel_name(kernel) -> str:

@@ -8,7 +8,7 @@ import contextvars
 import inspect
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -67,10 +67,12 @@ class Call:
     name: str
     cost_estimate: Any
     on_hazard: str
+    _traces: dict = field(default_factory=dict, compare=False, repr=False)  # one for each set of shapes and dtypes
 
     def __call__(self, *arrays):
         """The values that the hardware would give. Hazards are reported, as `on_hazard` says."""
-        flat, _ = jax.tree.flatten(arrays)
+        arrays = jax.tree.map(lambda a: a if hasattr(a, "dtype") else jax.numpy.asarray(a), arrays)
+        flat = jax.tree.leaves(arrays)
         if any(isinstance(a, jax.core.Tracer) for a in flat):
             raise NotSupportedError(f"{self.name}: a pallas_call under jax.jit or jax.vmap is not supported yet. Call it "
                                     "outside, on concrete arrays.")
@@ -83,6 +85,12 @@ class Call:
     def trace(self, *arrays) -> "Traced":
         """What the call would do, from arrays or ShapeDtypeStructs. Nothing runs."""
         flat, tree = jax.tree.flatten(arrays)
+        key = tree, tuple((tuple(np.shape(a)), str(getattr(a, "dtype", type(a)))) for a in flat)
+        if key not in self._traces:
+            self._traces[key] = self._trace(flat, tree)
+        return self._traces[key]
+
+    def _trace(self, flat, tree) -> "Traced":
         in_specs = self._match(self.in_specs, flat, tree, "in_specs")
         outs, out_tree = jax.tree.flatten(list(self.out_shape) if isinstance(self.out_shape, tuple) else self.out_shape)
         out_specs = self._match(self.out_specs, outs, out_tree, "out_specs")

@@ -23,3 +23,10 @@ class NotSupportedError(PallasLiteError, NotImplementedError):
 
 class HazardWarning(UserWarning):
     """A call gave the hardware's numbers, and they depend on a hazard: read the message before the result."""
+
+
+def many(n: int, noun: str, plural: str = "") -> str:
+    """A number with its noun, for messages.  >>> many(1, "block"), many(2, "index", "indices")
+    ('1 block', '2 indices')
+    """
+    return f"{n} {noun if n == 1 else plural or noun + 's'}"

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .errors import BlockIndexError, NotSupportedError, SpecError
+from .errors import BlockIndexError, NotSupportedError, SpecError, many
 from .schedule import OperandInfo
 
 
@@ -135,7 +135,7 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
                                 "pipeline copies its blocks.")
     dims = shape if spec.block_shape is None else tuple(spec.block_shape)
     if len(dims) != len(shape):
-        raise SpecError(f"{where}: block_shape {dims} has {len(dims)} dimensions, but the array {shape} has "
+        raise SpecError(f"{where}: block_shape {dims} has {many(len(dims), 'dimension')}, but the array {shape} has "
                         f"{len(shape)}. Give one entry for each dimension of the array (None for one that the kernel "
                         "should not see).")
     squeeze = tuple(d for d, n in enumerate(dims) if n is None or isinstance(n, Squeezed))
@@ -153,7 +153,7 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
             if not 0 <= b < count:
                 raise BlockIndexError(
                     f"{where}, step {step}: index_map gives {block}, but block index {b} is out of range in dimension "
-                    f"{d} ({count} block{'s' if count != 1 else ''} of {sizes[d]}, so 0 to {count - 1}). index maps "
+                    f"{d} ({many(count, 'block')} of {sizes[d]}, so 0 to {count - 1}). index maps "
                     "return block indices, not element offsets.")
     mode = spec.pipeline_mode
     return Operand(name, name, is_output, mode.buffer_count if mode else 2, shape, dtype, tuple(sizes), squeeze, blocks)
@@ -187,7 +187,7 @@ def _check_arity(index_map, where, grid):
     try:
         inspect.signature(index_map).bind(*grid)
     except TypeError:
-        raise SpecError(f"{where}: its index_map does not take {len(grid)} argument{'s' if len(grid) != 1 else ''}, one "
+        raise SpecError(f"{where}: its index_map does not take {many(len(grid), 'argument')}, one "
                         f"for each axis of the grid {grid}.") from None
     except ValueError:
         pass  # a builtin without a signature: the call itself will tell
@@ -195,8 +195,9 @@ def _check_arity(index_map, where, grid):
 
 def _check_index(index, where, indices, rank):
     if len(index) != rank:
-        raise SpecError(f"{where}: index_map{indices} returns {len(index)} block ind{'ices' if len(index) != 1 else 'ex'} "
-                        f"{index}, but block_shape has {rank} dimensions. Return one block index for each of them "
+        raise SpecError(f"{where}: index_map{indices} returns "
+                        f"{many(len(index), 'block index', 'block indices')} {index}, but block_shape has "
+                        f"{many(rank, 'dimension')}. Return one block index for each of them "
                         "(0 for a dimension that is not cut).")
     for b in index:
         if not np.issubdtype(np.asarray(b).dtype, np.integer):

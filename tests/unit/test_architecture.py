@@ -1,0 +1,45 @@
+"""Imports of pallas_lite point one way, files stay short, and no private jax is used."""
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "pallas_lite"
+# Data flows down this list; a module may import only from those above it.
+ORDER = ["errors", "hardware", "schedule", "specs", "pipeline", "engines.record", "engines.simulate", "body", "by_hand",
+         "verify", "timeline", "plot", "call", "show", "widgets"]
+FILES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in ROOT.rglob("*.py") if p.name != "__init__.py"}
+
+
+def imports(path, name):
+    package = name.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[:len(package) - (node.level - 1)]
+            module = [*base, *(node.module or "").split(".")] if node.module else base
+            found = ".".join(p for p in module if p)
+            yield from [found] if found in FILES else [f"{found}.{a.name}".strip(".") for a in node.names]
+
+
+def test_every_module_has_its_place_in_the_order():
+    assert set(FILES) <= set(ORDER), f"add to ORDER: {set(FILES) - set(ORDER)}"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_imports_point_one_way(name):
+    for other in imports(FILES[name], name):
+        if other in FILES:
+            assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}, which comes after it"
+
+
+@pytest.mark.parametrize("path", [*FILES.values(), ROOT / "__init__.py"], ids=lambda p: p.stem)
+def test_no_private_jax(path):
+    assert "jax._src" not in path.read_text(encoding="utf-8")
+
+
+def test_the_line_budget():
+    def count(path):
+        return len(path.read_text(encoding="utf-8").splitlines())
+    assert count(FILES["pipeline"]) < 150
+    assert max(count(p) for p in FILES.values()) <= 400
+    assert sum(count(p) for p in FILES.values()) <= 3000

@@ -1,0 +1,55 @@
+"""The Schedule's text forms, and its way through plain data."""
+import json
+
+import pytest
+
+import pallas_lite as pl
+from tests.unit.loops import blocking, rolled
+
+
+def test_table_of_the_double_buffer(golden):
+    golden("double_buffer_table", str(pl.record(rolled, 4)))
+
+
+def test_table_keeps_program_order_when_verbs_come_out_of_order(golden):
+    golden("blocking_table", str(pl.record(blocking, 3, depth=1)))
+
+
+def test_a_long_table_folds_its_middle():
+    text = str(pl.record(rolled, 64))
+    assert "… 48 more rows" in text
+    assert len(text.splitlines()) == 1 + 16 + 1
+
+
+def test_a_marked_row_is_shown_even_in_the_fold():
+    schedule = pl.record(rolled, 64)
+    middle = next(i for i, e in enumerate(schedule) if e.step == 30 and e.verb == "run")
+    assert "✗ here" in schedule.table({middle: "here"})
+
+
+def test_plain_data_gives_the_same_schedule_back():
+    schedule = pl.record(rolled, 5)
+    assert pl.Schedule.from_plain(json.loads(json.dumps(schedule.to_plain()))) == schedule
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda d: d.pop("events"),
+    lambda d: d["events"][0].__setitem__(0, "format_disk"),
+    lambda d: d["events"][0].__setitem__(4, 2),
+    lambda d: d["events"][0].__setitem__(4, True),
+    lambda d: d["events"][0].__setitem__(2, "Z"),
+    lambda d: d["events"][0].__setitem__(1, "0"),
+    lambda d: d["events"][0].append(1),
+    lambda d: d["operands"][0].__setitem__(3, 0),
+    lambda d: d.__setitem__("events", 7),
+    lambda d: d.__setitem__("flops", "many"),
+])
+def test_spoilt_plain_data_is_refused(spoil):
+    data = json.loads(json.dumps(pl.record(rolled, 3).to_plain()))
+    spoil(data)
+    with pytest.raises(pl.PallasLiteError, match="not a schedule"):
+        pl.Schedule.from_plain(data)
+
+
+def test_sram_bytes_count_every_slot():
+    assert pl.record(rolled, 4, depth=2, block_bytes=10).sram_bytes == 2 * 2 * 10

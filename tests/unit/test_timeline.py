@@ -1,0 +1,72 @@
+"""Modelled time: the tutorial's figures, and the bounds of the contract on generated machines."""
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pallas_lite as pl
+from pallas_lite.engines.record import record
+from pallas_lite.hardware import TOY, Machine
+from tests.unit import loops
+from tests.unit.test_pipeline import operand
+
+US = 1e-6
+
+
+def test_six_of_eight_slots_busy_is_75_percent():
+    timeline = pl.timeline(pl.record(loops.rolled, 6))
+    assert timeline.total == pytest.approx(8 * US)
+    assert timeline.utilisation == pytest.approx(0.75)
+
+
+def test_a_blocking_loop_keeps_the_core_busy_a_third_of_the_time():
+    timeline = pl.timeline(pl.record(loops.blocking, 4, depth=1))
+    assert timeline.total == pytest.approx(12 * US)
+    assert timeline.utilisation == pytest.approx(1 / 3)
+
+
+def test_fill_and_drain_are_one_copy_each():
+    timeline = pl.timeline(pl.record(loops.rolled, 6))
+    assert (timeline.fill, timeline.drain) == (pytest.approx(US), pytest.approx(US))
+
+
+def test_latency_bound_until_the_depth_hides_it():
+    slow = TOY.with_(alpha=6 * US)
+    bounds = [pl.timeline(record(32, [operand("x", range(32), d)], flops=1000.0), TOY.with_(alpha=6 * US)).bound
+              for d in (1, 2, 8)]
+    assert slow.alpha == 6 * US
+    assert bounds[:2] == ["latency", "latency"] and bounds[2] == "compute"
+
+
+def test_bandwidth_bound_when_a_copy_takes_longer_than_a_step():
+    timeline = pl.timeline(pl.record(loops.rolled, 6, block_bytes=3000))
+    assert timeline.bound == "bandwidth"
+    assert timeline.total == pytest.approx((6 * 3 + 1 + 3) * US)  # N·X/β, then the last step and its copy out
+
+
+def test_one_port_for_both_ways_is_slower_than_one_each():
+    schedule = pl.record(loops.rolled, 6)
+    assert pl.timeline(schedule, TOY.with_(duplex=False)).total > pl.timeline(schedule, TOY).total
+
+
+@given(steps=st.integers(1, 30), depth=st.integers(1, 5), alpha=st.floats(0, 9), copy=st.integers(1, 9),
+       work=st.integers(0, 9), duplex=st.booleans())
+def test_inputs_only_time_lies_between_the_bound_and_one_fill_more(steps, depth, alpha, copy, work, duplex):
+    machine = Machine("m", alpha, 4.0, 1.0, 1.0, 10**9, duplex)
+    x = operand("x", [t % 8 for t in range(steps)], depth)  # 4 bytes a block, so X/β is 1
+    schedule = record(steps, [x], flops=float(work))
+    machine = machine.with_(beta=4.0 / copy)
+    # One block is copied only once when there is a single step or all steps share it: not here, blocks change each step.
+    total = pl.timeline(schedule, machine).total
+    bound = max(steps * work, steps * copy, steps * (alpha + copy + work) / depth)
+    assert bound * (1 - 1e-9) <= total <= (bound + alpha + copy + work) * (1 + 1e-9)
+    assert max(pl.timeline(schedule, machine).terms.values()) == pytest.approx(bound)
+
+
+def test_a_timeline_says_in_words_that_it_is_modelled():
+    assert "µs modelled" in str(pl.timeline(pl.record(loops.rolled, 4)))
+
+
+def test_every_machine_names_its_sources():
+    for machine in vars(pl.hardware).values():
+        if isinstance(machine, Machine):
+            assert machine.source
