@@ -1,0 +1,17 @@
+"""autograder: the checks of the course, in the notebook and in grading.
+
+    from autograder import check
+    check("3.2", split)
+
+Start reading in exercise.py. `python -m autograder --help` is the instructor's side.
+"""
+from .checking import check as check
+from .exercise import EXERCISES as EXERCISES
+from .exercise import Exercise as Exercise
+from .exercise import Trial as Trial
+from .exercise import Wrong as Wrong
+from .exercise import exercise as exercise
+from .handle import Handle as Handle
+from .handle import KernelRun as KernelRun
+from .handle import close as close
+from .result import Result as Result

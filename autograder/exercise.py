@@ -1,0 +1,137 @@
+"""exercise: what an exercise is. A check is one function, used in the notebook and in grading.
+
+    @exercise("3.2", "Split each copy", points=2)
+    def split(answer: Handle, trial: Trial) -> None:
+        for n in trial.pick(visible=(1, 2, 4), hidden=(0, 1, 2, 3, 5, 8)):
+            schedule = answer.schedule(n, depth=1)
+            if hazards := verify(schedule):
+                raise Wrong("…", case=f"N = {n}", schedule=schedule, hazard=hazards[0])
+
+Returning means right. `Wrong` carries what the learner sees; write the smallest cases first, since the first failing
+one is shown. A check reaches the learner's object only through its handle, because in grading that object lives in
+another process. Next: handle.py (what a check may ask), checking.py (runs a check), result.py (shows the verdict).
+"""
+import hashlib
+import importlib
+import pkgutil
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+class Wrong(Exception):
+    """A right verdict was not earned. `what` says so in one sentence; the rest is shown when it is given.
+
+    `hazard`: a Hazard of pallas_lite.verify, or a list of them; its spots are marked in the schedule and the picture.
+    `timeline`: a pallas_lite.Timeline to draw instead of the schedule's own on the toy machine.
+    """
+
+    def __init__(self, what: str, *, case: str = "", got: Any = None, expected: Any = None, schedule=None, hazard=None,
+                 timeline=None, nudge: str = ""):
+        super().__init__(what)
+        self.what, self.case, self.got, self.expected, self.nudge = what, case, got, expected, nudge
+        self.timeline = timeline
+        self.schedule = schedule if schedule is not None or timeline is None else timeline.schedule
+        self.hazards = [] if hazard is None else list(hazard) if isinstance(hazard, (list, tuple)) else [hazard]
+
+
+class NotDone(Exception):
+    """The hole is still empty: the answer is `...`, or raises NotImplementedError."""
+
+
+class AnswerFailed(Exception):
+    """The learner's own code raised, ended or overran. `line` is the learner's own source line, if it is known."""
+
+    def __init__(self, kind: str, message: str, line: str = "", lineno: int = 0):
+        super().__init__(f"{kind}: {message}" if message else kind)
+        self.kind, self.message, self.line, self.lineno = kind, message, line, lineno
+
+
+@dataclass
+class Trial:
+    """One run of a check: how hard to look, and where its numbers come from.
+
+    The visible check uses the same numbers each time, so that a learner can work on a failing case. Hidden trials take
+    fresh secret ones, so that knowing this file does not help.
+    """
+
+    number: str
+    hidden: bool = False
+    student: str = ""  # normalised id, for personal parameters; blank: the demo parameters
+    seed: int | None = None
+    rng: np.random.Generator = field(init=False)
+
+    def __post_init__(self):
+        if self.seed is None:
+            self.seed = secrets.randbits(64) if self.hidden else _seed(self.number)
+        self.student = normalise(self.student)
+        self.rng = np.random.default_rng(self.seed)
+
+    def pick(self, visible: Any, hidden: Any) -> Any:
+        """`hidden` in a hidden trial, else `visible`."""
+        return hidden if self.hidden else visible
+
+    @property
+    def personal(self) -> np.random.Generator:
+        """Numbers that belong to this student and exercise: the same in the visible check and in hidden trials."""
+        return np.random.default_rng(_seed(f"{self.student}/{self.number}"))
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A registered check. `number` is "chapter.exercise"; the cells of the notebook are `ex-3-2` and `test-3-2`."""
+
+    number: str
+    title: str
+    points: float
+    run: Callable[[Any, Trial], None]
+
+    @property
+    def answer_id(self) -> str:
+        return f"ex-{self.number.replace('.', '-')}"
+
+    @property
+    def test_id(self) -> str:
+        return f"test-{self.number.replace('.', '-')}"
+
+
+EXERCISES: dict[str, Exercise] = {}  # in course order, whatever the order of registration
+
+
+def exercise(number: str, title: str, *, points: float) -> Callable:
+    """Registers the decorated function as the check of an exercise."""
+    if not all(part.isdigit() for part in number.split(".")) or number.count(".") != 1:
+        raise ValueError(f"exercise {number!r}: its number must be chapter.exercise, such as 3.2")
+
+    def register(run):
+        if number in EXERCISES and EXERCISES[number].run.__module__ != run.__module__:
+            raise ValueError(f"exercise {number} is in {EXERCISES[number].run.__module__} and in {run.__module__}")
+        EXERCISES[number] = Exercise(number, title, float(points), run)
+        ordered = sorted(EXERCISES.items(), key=lambda item: tuple(map(int, item[0].split("."))))
+        EXERCISES.clear()
+        EXERCISES.update(ordered)
+        return run
+    return register
+
+
+def load(*modules: str) -> dict[str, Exercise]:
+    """Imports the modules that register exercises; a package stands for all modules in it. Returns EXERCISES."""
+    for name in modules:
+        module = importlib.import_module(name)
+        for found in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
+            importlib.import_module(found.name)
+    return EXERCISES
+
+
+def normalise(student: Any) -> str:
+    """A student's id as it is compared: no blanks around, lower case.  >>> normalise(" S123 ")
+    's123'
+    """
+    return str(student).strip().casefold() if student else ""
+
+
+def _seed(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

@@ -1,0 +1,217 @@
+"""handle: how a check reaches the learner's object. Local in a notebook, remote (remote.py) in grading; asked alike.
+
+Whatever comes back is plain data, and it is checked here: junk is a wrong answer with a message, never a crash.
+"""
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pallas_lite
+
+from .exercise import AnswerFailed, NotDone, Wrong
+from .inside import wire
+from .inside.answers import answer
+
+
+class Handle:
+    """A learner's object. Subclasses say how a question reaches it: `_ask(op, args)` returns a kind and a body."""
+
+    def _ask(self, op: str, args: tuple) -> tuple[str, Any]:
+        raise NotImplementedError
+
+    def ask(self, op: str, *args: Any) -> Any:
+        """The answer to a question, as plain data. Raises NotDone, AnswerFailed or Wrong."""
+        kind, body = self._ask(op, args)
+        if kind == "ok":
+            return body
+        if kind == "not done":
+            raise NotDone
+        if kind == "not plain":
+            raise Wrong(f"Your answer gives {text(body)}. It should be numbers, texts or arrays, or lists of them.")
+        if kind == "failed" and isinstance(body, dict):
+            lineno = body.get("lineno")
+            raise AnswerFailed(text(body.get("kind"), 100), text(body.get("message")), text(body.get("line"), 400),
+                               lineno if type(lineno) is int else 0)
+        raise Wrong("Your answer came back as something that is not an answer.")
+
+    def value(self) -> Any:
+        """The object itself: a number, text, array, or a tuple, list or dict of them."""
+        return self.ask("value")
+
+    def call(self, *args: Any) -> Any:
+        """What the learner's function returns for this plain data. JAX arrays come back as NumPy arrays."""
+        return self.ask("call", *args)
+
+    def schedule(self, n: int, depth: int = 2, *, block_bytes: int = 1000, flops: float = 1000.0) -> pallas_lite.Schedule:
+        """The schedule of the learner's loop(N, A, X, Y, B) over `n` blocks, as pallas_lite.record gives it."""
+        cost = {"block_bytes": block_bytes, "flops": flops}
+        data = self.ask("schedule", n, depth, cost)
+        try:
+            told = pallas_lite.Schedule.from_plain(data)
+            # The verifier's time grows faster than the schedule; a right loop does about five things a step.
+            if len(told) > 20 * (n + depth) + 100:
+                raise Wrong(f"The loop does {len(told)} things for {n} steps. Check its bounds.", case=f"N = {n}, depth = {depth}")
+            return _replay(told, n, depth, cost)
+        except pallas_lite.PallasLiteError as error:
+            raise Wrong(f"What your loop did is not a schedule: {text(str(error))}") from None
+
+    def kernel(self, *arrays: Any) -> "KernelRun":
+        """Calls the learner's function on jax arrays; returns its result and every pallas_call that it made."""
+        data = self.ask("kernel", *arrays)
+        try:
+            made = data["made"]
+            if type(made) is not int:
+                raise ValueError
+            return KernelRun(data["result"], tuple(KernelCall.from_plain(c) for c in data["calls"]), made)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise Wrong("What your function did could not be read as calls of pallas_call.") from None
+
+
+class LocalHandle(Handle):
+    """The learner's object in this process, answered through the same packing as a remote one."""
+
+    def __init__(self, target: Any):
+        self._target = target
+
+    def _ask(self, op, args):
+        args = _through_the_wire(args)  # copies, so that a learner who writes to an input harms nothing
+        # A KeyboardInterrupt passes: it may be the learner's own Ctrl-C.
+        kind, body = answer(lambda: self._target, op, args, catch=(Exception, SystemExit, GeneratorExit))
+        try:
+            return kind, _through_the_wire(body)
+        except wire.NotPlain as error:
+            return "not plain", str(error)
+
+
+def _through_the_wire(value):
+    arrays = []
+    packed = wire.pack(value, arrays)
+    return wire.unpack(packed, [np.array(a) for a in arrays])
+
+
+def _replay(told, n, depth, cost):
+    """The same events, recorded anew by our own code: only verbs, blocks and slots are taken from what came in."""
+    def loop(_, A, X, Y, B):
+        rows = {"X": (A, X), "Y": (B, Y)}
+        for e in told:
+            if e.verb == "run":
+                pallas_lite.compute(X[e.slots[0]], Y[e.slots[1]])
+                continue
+            hbm, sram = rows[e.operand]
+            if e.verb in ("copy_in_start", "copy_out_start"):
+                ends = hbm[e.block[0]], sram[e.slot]
+                pallas_lite.copy_in_start(*ends) if e.verb == "copy_in_start" else pallas_lite.copy_out_start(*ends[::-1])
+            else:
+                getattr(pallas_lite, e.verb)(sram[e.slot])
+    try:
+        replayed = pallas_lite.record(loop, n, depth=depth, **cost)
+    except (TypeError, KeyError, IndexError):
+        raise pallas_lite.PallasLiteError("an event names a block or slot that does not exist") from None
+    return dataclasses.replace(replayed, name=told.name if told.name.isidentifier() else "loop")
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelOperand:
+    """One operand of a pallas_call: its array, its block, and which block it takes at each step of the grid."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    depth: int
+    block_shape: tuple[int | None, ...]  # None: a squeezed dimension
+    blocks: tuple[tuple[int, ...], ...]  # block indices, one a step
+
+    @property
+    def copies(self) -> int:
+        """How often a block is copied: 1 + the number of index changes."""
+        return sum(i == 0 or b != self.blocks[i - 1] for i, b in enumerate(self.blocks))
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelCall:
+    """One pallas_call that the learner's function made."""
+
+    name: str
+    grid: tuple[int, ...]
+    inputs: tuple[KernelOperand, ...]
+    outputs: tuple[KernelOperand, ...]
+
+    @property
+    def steps(self) -> int:
+        return math.prod(self.grid)
+
+    @staticmethod
+    def from_plain(data: dict) -> "KernelCall":
+        grid, sides = _whole(data["grid"]), {False: [], True: []}
+        for x in data["operands"]:
+            blocks = tuple(map(_whole, x["blocks"]))
+            if len(blocks) != math.prod(grid):
+                raise ValueError("not one block a step")
+            block_shape = tuple(None if b is None else _whole([b])[0] for b in x["block_shape"])
+            sides[x["is_output"] is True].append(KernelOperand(
+                text(x["name"], 100), _whole(x["shape"]), text(x["dtype"], 20), _whole([x["depth"]])[0], block_shape, blocks))
+        return KernelCall(text(data["name"], 100), grid, tuple(sides[False]), tuple(sides[True]))
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelRun:
+    """What a learner's function returned, the pallas_calls that it made (the first 20), and how many there were."""
+
+    result: Any
+    calls: tuple[KernelCall, ...]
+    made: int
+
+
+def _whole(values) -> tuple[int, ...]:
+    if not all(type(v) is int and 0 <= v < 2**31 for v in values):
+        raise ValueError("whole numbers expected")
+    return tuple(values)
+
+
+def text(value: Any, most: int = 4000) -> str:
+    """A text from outside, cut to a length; anything else becomes a question mark."""
+    return value[:most] if isinstance(value, str) else "?"
+
+
+def number(answer: Any, what: str = "Your answer") -> float:
+    """`answer` as a finite number. Raises Wrong for NaN, True, "3" and everything else that is not one."""
+    if isinstance(answer, np.ndarray) and answer.ndim == 0:
+        answer = answer.item()
+    if type(answer) is bool or not isinstance(answer, (int, float)):
+        shown = "True or False" if type(answer) is bool else f"a {type(answer).__name__}" if answer is not None else "None"
+        raise Wrong(f"{what} should be a number; it is {shown}.")
+    if not math.isfinite(answer):
+        raise Wrong(f"{what} should be a finite number; it is {answer}.")
+    return float(answer)
+
+
+def close(answer: Any, expected: float, unit: str = "", tolerance: float = 0.01, *, what: str = "Your answer",
+          slips: dict[float, str] | None = None, case: str = "", nudge: str = "") -> None:
+    """Raises Wrong unless `answer` is within `tolerance` (relative) of `expected`. Says high or low, never the value.
+
+    `slips` maps the numbers that typical slips give to a sentence on the slip, shown as the nudge.
+    """
+    x = number(answer, what)
+    if abs(x - expected) <= tolerance * abs(expected) + 1e-300:
+        return
+    for slip, sentence in (slips or {}).items():
+        if abs(x - slip) <= tolerance * abs(slip):
+            nudge = sentence
+    way = "too high" if x > expected else "too low"
+    raise Wrong(f"{what} is {way}.", got=f"{x:.6g} {unit}".strip(), case=case, nudge=nudge)
+
+
+def same_array(result: Any, expected: np.ndarray, *, rtol: float = 1e-5, atol: float = 1e-5, what: str = "The result",
+               case: str = "", nudge: str = "", **more: Any) -> None:
+    """Raises Wrong unless `result` is an array of the same shape and values. NaN equals nothing."""
+    expected = np.asarray(expected)
+    if not isinstance(result, np.ndarray) or result.shape != expected.shape:
+        got = f"shape {result.shape}" if isinstance(result, np.ndarray) else f"a {type(result).__name__}"
+        raise Wrong(f"{what} should be an array of shape {expected.shape}.", got=got, case=case, nudge=nudge, **more)
+    a, b = result.astype(np.float64), expected.astype(np.float64)
+    bad = np.argwhere(~(np.abs(a - b) <= atol + rtol * np.abs(b)))
+    if len(bad):
+        first = tuple(map(int, bad[0]))
+        raise Wrong(f"{what} differs in {len(bad)} of {expected.size} places, first at {list(first)}.", case=case,
+                    got=f"{a[first]:.6g}", expected=f"{b[first]:.6g}", nudge=nudge, **more)

@@ -1,0 +1,135 @@
+"""wire: messages between the trusted process and the sandbox: plain data as JSON, arrays as raw bytes, never pickles.
+
+A message is: 4 bytes, the length of a JSON header; the header; the bytes of its arrays, one after another. What comes in is
+believed only as far as it is checked here: sizes, types, dtypes, nesting. Junk raises WireError.
+Next: answers.py (the questions), ../remote.py (the trusted end), worker.py (the sandboxed end).
+"""
+import json
+import math
+import struct
+from typing import Any
+
+import numpy as np
+
+MOST_HEADER = 16 * 2**20
+MOST_BYTES = 512 * 2**20
+MOST_ARRAYS = 1000
+DEEPEST = 20
+DTYPES = frozenset(["bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+                    "bfloat16", "float16", "float32", "float64"])
+
+
+class WireError(Exception):
+    """A message that is not one: too large, cut, of a kind that is not plain data."""
+
+
+class NotPlain(Exception):
+    """A value that is neither a number, text, array, nor a tuple, list or dict of them."""
+
+
+def pack(value: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
+    """`value` as JSON can carry it; arrays are put into `arrays`. Tuples, dicts and arrays are marked, lists are not.
+
+    >>> pack((1, [2.5]), [])
+    {'t': [1, [2.5]]}
+    """
+    if depth > DEEPEST:
+        raise NotPlain("data nested too deeply")
+    kind = type(value)
+    if value is None or kind in (bool, float, str):
+        return value
+    if kind is int:
+        if abs(value) >= 2**63:
+            raise NotPlain("a whole number beyond 64 bits")
+        return value
+    if isinstance(value, np.generic):
+        return pack(value.item(), arrays, depth + 1) if str(value.dtype) in DTYPES else _refuse(value)
+    if isinstance(value, list):
+        return [pack(v, arrays, depth + 1) for v in value]
+    if isinstance(value, tuple):
+        return {"t": [pack(v, arrays, depth + 1) for v in value]}
+    if isinstance(value, dict):
+        return {"d": [[pack(k, arrays, depth + 1), pack(v, arrays, depth + 1)] for k, v in value.items()]}
+    if kind is np.ndarray or (hasattr(value, "__array__") and kind.__module__.startswith(("jax", "jaxlib"))):
+        array = np.asarray(value)
+        if str(array.dtype) not in DTYPES:
+            raise NotPlain(f"an array of dtype {array.dtype}")
+        arrays.append(array)
+        return {"a": len(arrays) - 1}
+    return _refuse(value)
+
+
+def _refuse(value):
+    raise NotPlain(f"a value of type {type(value).__name__}")
+
+
+def unpack(data: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
+    """The value that `pack` was given. Trusts nothing."""
+    if depth > DEEPEST:
+        raise WireError("nested too deeply")
+    if data is None or isinstance(data, (bool, int, float, str)):
+        return data
+    if isinstance(data, list):
+        return [unpack(v, arrays, depth + 1) for v in data]
+    try:
+        (kind, body), = data.items()
+        if kind == "t":
+            return tuple(unpack(v, arrays, depth + 1) for v in body)
+        if kind == "d":
+            return {unpack(k, arrays, depth + 1): unpack(v, arrays, depth + 1) for k, v in body}
+        if kind == "a" and type(body) is int and 0 <= body < len(arrays):
+            return arrays[body]
+    except (AttributeError, TypeError, ValueError):
+        pass
+    raise WireError("not plain data")
+
+
+def encode(kind: str, body: Any) -> bytes:
+    """One message."""
+    arrays: list[np.ndarray] = []
+    packed = pack(body, arrays)
+    header = json.dumps({"kind": kind, "body": packed, "arrays": [[str(a.dtype), list(a.shape)] for a in arrays]}).encode()
+    size = sum(a.nbytes for a in arrays)
+    if len(header) > MOST_HEADER or size > MOST_BYTES or len(arrays) > MOST_ARRAYS:
+        raise NotPlain(f"{(len(header) + size) / 2**20:.0f} MiB of data, more than a message may hold")
+    return b"".join([struct.pack(">I", len(header)), header, *(np.ascontiguousarray(a).tobytes() for a in arrays)])
+
+
+def decode(read) -> tuple[str, Any]:
+    """One message from `read(n)`, which returns exactly n bytes or raises."""
+    length, = struct.unpack(">I", read(4))
+    if length > MOST_HEADER:
+        raise WireError("header too large")
+    try:
+        header = json.loads(read(length))
+        kind, packed, shapes = header["kind"], header["body"], header["arrays"]
+        if type(kind) is not str or type(shapes) is not list or len(shapes) > MOST_ARRAYS:
+            raise ValueError
+        sizes, total = [], 0
+        for dtype, shape in shapes:
+            if dtype not in DTYPES or len(shape) > 8 or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
+                raise ValueError
+            dtype = _dtype(dtype)
+            total += math.prod(shape) * dtype.itemsize
+            sizes.append((dtype, tuple(shape)))
+        if total > MOST_BYTES:
+            raise ValueError
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise WireError("not a message") from None
+    arrays = []
+    for dtype, shape in sizes:
+        data = read(math.prod(shape) * dtype.itemsize)
+        if dtype == bool:  # a byte other than 0 and 1 is no truth value
+            data = (np.frombuffer(data, np.uint8) != 0).tobytes()
+        arrays.append(np.frombuffer(data, dtype).reshape(shape).copy())
+    try:
+        return kind, unpack(packed, arrays)
+    except RecursionError:
+        raise WireError("nested too deeply") from None
+
+
+def _dtype(name: str) -> np.dtype:
+    if name == "bfloat16":
+        import ml_dtypes  # jax brings it; NumPy alone does not know the type
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)

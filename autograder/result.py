@@ -1,0 +1,150 @@
+"""result: the verdict of one check, as a card in the notebook, as text in a terminal, as a mark for nbgrader.
+
+In: what checking.py found. Colour is never alone: each verdict has a sign and a word.
+"""
+import base64
+import html
+import io
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+# verdict -> sign, colour of the card's edge (readable on white and on JupyterLab's dark grey)
+SIGNS = {"right": ("✓", "#2e9e5b"), "wrong": ("✗", "#d64545"), "error": ("✗", "#d64545"), "not done": ("…", "#8a8a8a"),
+         "broken": ("!", "#c27c0e")}
+WIDEST = 120  # letters of a table's line that a card shows before it scrolls
+
+
+@dataclass
+class Result:
+    """The verdict of one check.
+
+    `verdict`: "right", "wrong", "error" (the learner's code raised or overran), "not done", or "broken" (the check
+    itself failed: our fault). `points` are earned, of `max_points`.
+    """
+
+    exercise: str
+    title: str
+    points: float
+    max_points: float
+    verdict: str
+    message: str
+    case: str = ""
+    got: str = ""
+    expected: str = ""
+    line: str = ""  # the learner's own line that raised
+    nudge: str = ""
+    schedule: Any = field(default=None, repr=False)
+    hazards: list = field(default_factory=list, repr=False)
+    timeline: Any = field(default=None, repr=False)
+    hidden: bool = False
+    printed: str = ""  # what went to stderr; nbgrader takes any stderr for a failure, so it must not get there
+
+    @property
+    def heading(self) -> str:
+        sign = SIGNS[self.verdict][0]
+        words = {"right": "right", "wrong": "not right yet", "error": "your code stopped", "not done": "not done yet",
+                 "broken": "could not be checked"}[self.verdict]
+        marks = f"{self.points:g} of {self.max_points:g} points" if self.max_points else ""
+        return f"{sign} Exercise {self.exercise}{' · ' + self.title if self.title else ''}: {words}" + \
+            (f" ({marks})" if marks else "")
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Label and text of what is known beside the message, in the order in which it is shown."""
+        found = [("smallest failing case", self.case), ("your line", self.line), ("got", self.got),
+                 ("expected", self.expected)]
+        if self.hazards:
+            h = self.hazards[0]
+            found.append(("first wrong step", f"step {h.step}" + (f", slot {h.operand}[{h.slot}]" if h.slot >= 0 else "")))
+            found.append(("what happens there", h.message))
+        found.append(("also printed", self.printed.strip()[:2000]))
+        return [(label, text) for label, text in found if text]
+
+    def table(self) -> str:
+        """The schedule as text, its bad rows marked."""
+        if self.schedule is None:
+            return ""
+        marks = {h.events[-1]: h.kind for h in reversed(self.hazards) if h.events}
+        return self.schedule.table(marks)
+
+    def __str__(self) -> str:
+        lines = [self.heading]
+        if self.message and self.verdict != "not done":
+            lines.append(f"  {self.message}")
+        lines += [f"  {label}: {text}" for label, text in self.facts()]
+        if self.schedule is not None:
+            lines += ["", self.table(), ""]
+        if self.nudge:
+            lines.append(f"  → {self.nudge}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        """HTML for the reader. The plain text is the mark alone: nbgrader reads it as the score of the cell."""
+        if _in_terminal():
+            return None  # IPython then shows repr
+        return {"text/html": self.html(), "text/plain": f"{float(self.points)}"}
+
+    def html(self) -> str:
+        """The card. Built to be read on light and dark pages: text takes the page's colour."""
+        colour = SIGNS[self.verdict][1]
+        e = html.escape
+        parts = [f'<div style="font-weight:600">{e(self.heading)}</div>']
+        if self.message and self.verdict != "not done":
+            parts.append(f'<div style="margin-top:4px;white-space:pre-wrap">{e(self.message)}</div>')
+        if facts := self.facts():
+            rows = "".join(
+                f'<dt style="opacity:.75">{e(label)}</dt>'
+                f'<dd style="margin:0;white-space:pre-wrap;overflow-wrap:anywhere">{_code(label, e(text))}</dd>'
+                for label, text in facts)
+            parts.append('<dl style="display:grid;grid-template-columns:max-content 1fr;gap:2px 12px;margin:6px 0 0">'
+                         f"{rows}</dl>")
+        if self.schedule is not None:
+            lines = [f'<span style="font-weight:700;text-decoration:underline {SIGNS["wrong"][1]} 2px">{e(x)}</span>'
+                     if "✗" in x else e(x) for x in self.table().split("\n")]
+            parts.append('<pre style="margin:8px 0 0;padding:6px;overflow-x:auto;line-height:1.35;color:inherit;'
+                         f'background:rgba(128,128,128,.1)">{chr(10).join(lines)}</pre>')
+            parts.append(self.picture())
+        if self.nudge:
+            parts.append(f'<div style="margin-top:6px">→ {e(self.nudge)}</div>')
+        return (f'<div class="pl-check" data-exercise="{e(self.exercise)}" data-verdict="{e(self.verdict)}" '
+                f'role="status" style="border-left:4px solid {colour};padding:6px 12px;margin:4px 0;max-width:900px;'
+                'color:var(--jp-ui-font-color1,inherit)">' + "".join(parts) + "</div>")
+
+    def picture(self) -> str:
+        """The timeline as an SVG image, wrong spots marked; nothing if it cannot be drawn (a picture is an extra)."""
+        try:
+            import matplotlib
+            import pallas_lite
+            timeline = self.timeline or pallas_lite.timeline(self.schedule)
+            with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": self.exercise}):
+                ax = pallas_lite.plot_timeline(timeline, hazards=self.hazards)
+                out = io.BytesIO()
+                ax.figure.savefig(out, format="svg", metadata={"Date": None}, facecolor="white")
+        except Exception:
+            return ""
+        # As an image: the style sheet inside an inline SVG would reach the whole page.
+        data = base64.b64encode(out.getvalue()).decode()
+        return (f'<img style="margin-top:8px;border-radius:4px;max-width:100%" alt="timeline of this schedule, modelled" '
+                f'src="data:image/svg+xml;base64,{data}">')
+
+
+def _code(label, text):
+    return f'<code style="background:none;color:inherit">{text}</code>' if label in ("your line", "got", "expected") else text
+
+
+def _in_terminal() -> bool:
+    shell = sys.modules.get("IPython")
+    shell = shell.get_ipython() if shell is not None else None
+    return type(shell).__name__ == "TerminalInteractiveShell"
+
+
+def show(value: Any) -> str:
+    """A value as a short text: what `got` and `expected` show."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    import numpy as np
+    with np.printoptions(threshold=40, edgeitems=2, linewidth=WIDEST, precision=6):
+        shown = repr(value) if not isinstance(value, np.ndarray) else str(value)
+    return shown if len(shown) <= 1000 else shown[:1000] + " …"
