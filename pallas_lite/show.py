@@ -53,10 +53,28 @@ class View:
                 f"{html.escape(self.table)}</pre></div>")
 
 
+@dataclass(frozen=True)
+class Unwritten:
+    """Stands where a view will be, while the loop still has a hole in it."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return f"… nothing to show: {self.why}"
+
+    __repr__ = __str__
+
+
 def show(what: Schedule | Callable, steps: int = 4, *, depth: int = 2, machine: Machine = TOY,
-         limit: float | None = None) -> View:
-    """A view of a schedule, or of a hand-written loop, which is recorded first with `steps` blocks and `depth` slots."""
-    schedule = what if isinstance(what, Schedule) else record(what, steps, depth=depth)
+         limit: float | None = None) -> View | Unwritten:
+    """A view of a schedule, or of a hand-written loop, which is recorded first with `steps` blocks and `depth` slots.
+
+    A loop that raises NotImplementedError, an exercise's hole, gives a line that says so, so that Run All goes on.
+    """
+    try:
+        schedule = what if isinstance(what, Schedule) else record(what, steps, depth=depth)
+    except NotImplementedError as hole:
+        return Unwritten(str(hole) or "the loop is not written yet")
     return View(schedule, machine, limit)
 
 
