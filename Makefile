@@ -1,0 +1,34 @@
+# Two commands: `make lab` and `make test`. All the work is in tools/bootstrap.py.
+#   ARGS="..."      goes through to the program      make test ARGS="-k grid"
+#   PYTHON=, VENV=  choose the interpreter and the place of the environment
+export PYTHON VENV
+RUN = @sh tools/bootstrap.sh run
+
+.DEFAULT_GOAL = help
+.PHONY: help lab test build check bench lock
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile
+
+lab:  ## set everything up and open JupyterLab at the first notebook
+	@sh tools/bootstrap.sh lab $(ARGS)
+
+test:  ## set everything up and run the tests
+	$(RUN) pytest $(ARGS)
+
+build:  ## build the student notebooks from solutions/
+	$(RUN) autograder build $(ARGS)
+
+check:  ## lint, and the tests that take seconds
+	$(RUN) ruff check
+	$(RUN) pytest -m "not browser and not classroom" $(ARGS)
+
+bench:  ## measure the numbers that the README gives
+	$(RUN) benchmarks $(ARGS)
+
+# uv makes one lock for all supported Pythons, which pip cannot. It has a folder of its own: only maintainers need it.
+# Pins stay where they can; ARGS=--upgrade moves them all.
+lock:  ## bring requirements.lock up to date with pyproject.toml
+	@test -x .venv-lock/bin/uv || { $${PYTHON:-python3} -m venv .venv-lock && .venv-lock/bin/pip install -q uv; }
+	@.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --extra course --extra test --no-annotate \
+	    --custom-compile-command "make lock" $(ARGS) pyproject.toml --output-file requirements.lock

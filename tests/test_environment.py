@@ -1,0 +1,205 @@
+"""pyproject.toml, requirements.lock and environment.yml say the same, and tools/bootstrap.py does what it promises."""
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+LOCK = [Requirement(line) for line in (ROOT / "requirements.lock").read_text().splitlines() if line[:1] not in ("#", "")]
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
+PYTHONS = ("3.11.2", "3.12.1", "3.13.0", "3.14.0")
+
+
+def pins(python, **environment):
+    """name -> version, for one Python."""
+    environment |= {"python_version": python.rpartition(".")[0], "python_full_version": python}
+    chosen = [r for r in LOCK if r.marker is None or r.marker.evaluate(environment)]
+    assert len({r.name for r in chosen}) == len(chosen), f"two pins for one package on Python {python}"
+    return {canonicalize_name(r.name): str(r.specifier).removeprefix("==") for r in chosen}
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_lock_satisfies_pyproject(python):
+    have = pins(python)
+    for requirement in map(Requirement, PROJECT["dependencies"] + EXTRAS["course"] + EXTRAS["test"]):
+        name = canonicalize_name(requirement.name)
+        assert name in have, f"{name} is not in requirements.lock: run `make lock`"
+        assert requirement.specifier.contains(have[name]), f"{requirement} against {name}=={have[name]}: `make lock`"
+
+
+def test_the_lock_only_pins():
+    text = (ROOT / "requirements.lock").read_text()
+    assert all(re.fullmatch(r"==[\w.]+", str(r.specifier)) and r.url is None for r in LOCK)
+    assert not re.search(r"://|file:|^-", text, re.MULTILINE), "an index or a path of someone's machine in the lock"
+
+
+def test_the_heavy_extras_stay_out_of_the_lock():
+    heavy = {canonicalize_name(Requirement(r).name) for extra in ("tpu", "gpu", "cluster") for r in EXTRAS[extra]}
+    installed_anyway = {"absl-py"} & set(pins("3.11.2"))
+    assert not (heavy - installed_anyway) & {canonicalize_name(r.name) for r in LOCK}
+
+
+def test_the_oldest_and_the_newest_supported_pair():
+    floor = next(r for r in map(Requirement, PROJECT["dependencies"]) if r.name == "jax").specifier
+    assert pins("3.11.2")["jax"] == str(floor).removeprefix(">="), "the oldest jax we claim is the one we test"
+    assert pins("3.13.0")["jax"].startswith("0.12.")
+    for python in PYTHONS:
+        assert pins(python)["jax"] == pins(python)["jaxlib"]
+
+
+def test_what_is_installed_is_the_lock_and_the_lock_is_complete():
+    """bootstrap.py installs with --no-deps, so a package missing from the lock would be missing on every machine."""
+    have = {canonicalize_name(d.name): d for d in importlib.metadata.distributions()}
+    here = {n: v for n, v in pins("%d.%d.%d" % sys.version_info[:3]).items()}
+    assert {n: have[n].version if n in have else None for n in here} == here, "run `make test`, it installs the lock"
+    for name in here:
+        for requirement in map(Requirement, have[name].requires or []):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                pin = here.get(canonicalize_name(requirement.name))
+                assert pin, f"{name} needs {requirement}, which is not in requirements.lock: run `make lock`"
+                assert requirement.specifier.contains(pin, prereleases=True), f"{name} needs {requirement}, lock: {pin}"
+
+
+def test_conda_has_the_same_python_and_no_list_of_its_own():
+    *conda, pip = CONDA["dependencies"]
+    assert conda == [f"python{PROJECT['requires-python']}", "pip"]
+    assert pip == {"pip": ["-r requirements.lock", "-e ."]}
+
+
+@pytest.mark.parametrize("minor", [10, 11, 13, 14])
+def test_the_python_that_bootstrap_accepts_is_the_one_of_pyproject(minor):
+    script = (ROOT / "tools/bootstrap.sh").read_text()
+    floor = tuple(map(int, re.search(r"version_info < \((\d+), (\d+)\)", script).groups()))
+    assert ((3, minor) >= floor) == SpecifierSet(PROJECT["requires-python"]).contains(f"3.{minor}")
+
+
+def test_no_committed_file_names_a_registry_or_this_machine():
+    names = ["pyproject.toml", "requirements.lock", "environment.yml", "Makefile", ".ci/run", "tools/bootstrap.py"]
+    for name in [*names, "tools/bootstrap.sh"]:
+        text = (ROOT / name).read_text()
+        assert not re.search(r"pypi\.org|pythonhosted|/root\b|/tmp/|/work/(main|shared)", text), name
+
+
+# ---- tools/bootstrap.py ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bootstrap():
+    spec = importlib.util.spec_from_file_location("bootstrap", ROOT / "tools/bootstrap.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "output, advice",
+    [
+        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "disk space"),
+        ("PermissionError: [Errno 13] Permission denied: '/x/.venv'", "folder of your own"),
+        ("The virtual environment was not created successfully because ensurepip is not available.", "sudo apt install"),
+        ("/usr/bin/python3: No module named venv", "sudo apt install"),
+        ("WARNING: Retrying (Retry(total=4)) after connection broken by NewConnectionError\n"
+         "ERROR: No matching distribution found for alembic==1.20.1", "Check the network"),
+        ("ERROR: No matching distribution found for jaxlib==0.10.2", "no build for Python"),
+        ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]", "PIP_CERT"),
+        ("something nobody thought of", "something nobody thought of"),
+    ],
+)  # fmt: skip
+def test_each_failure_says_what_to_do(bootstrap, tmp_path, output, advice):
+    message = bootstrap.explain(output, tmp_path / "no" / "such" / ".venv")
+    assert advice in message
+    assert "run the same command again" in message
+
+
+def test_a_learners_file_is_never_overwritten(bootstrap, tmp_path):
+    source, work = tmp_path / "notebooks", tmp_path / "work"
+    for name in ("unit1/a.ipynb", "unit1/b.ipynb", "unit2/图.ipynb"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("new")
+    (work / "unit1").mkdir(parents=True)
+    (work / "unit1/a.ipynb").write_text("mine")
+    assert bootstrap.fill(source, work) == 2
+    assert (work / "unit1/a.ipynb").read_text() == "mine"
+    assert (work / "unit2/图.ipynb").read_text() == "new"
+    assert bootstrap.fill(source, work) == 0
+    assert not list(work.rglob("*.part"))
+
+
+def make_bare_venv(folder):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (folder / "bin/pip").write_text(f'#!/bin/sh\n\'\'\'exec\' "{folder}/bin/python" "$0" "$@"\n')
+    site = next(folder.glob("lib/python*/site-packages"))
+    (site / "pip.py").write_text("")
+    return folder
+
+
+def test_a_sound_environment_is_kept_and_a_broken_one_is_found(bootstrap, tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTHON_CHOSEN", raising=False)
+    venv = make_bare_venv(tmp_path / "an env 环境")
+    assert bootstrap.fault(venv) == ""
+    (venv / "course-stamp").write_text("installing")
+    assert "cut short" in bootstrap.fault(venv)
+    (venv / "course-stamp").unlink()
+    moved = venv.rename(tmp_path / "moved")
+    assert "moved" in bootstrap.fault(moved)
+    (moved / "bin/python").unlink()
+    assert "gone" in bootstrap.fault(moved)
+
+
+def test_another_python_asked_for_is_a_reason_to_start_anew(bootstrap, tmp_path, monkeypatch):
+    venv = make_bare_venv(tmp_path / "env")
+    monkeypatch.setattr(bootstrap, "VERSION", "3.99")
+    monkeypatch.delenv("PYTHON_CHOSEN", raising=False)
+    assert bootstrap.fault(venv) == ""
+    monkeypatch.setenv("PYTHON_CHOSEN", "1")
+    assert "it has Python" in bootstrap.fault(venv)
+
+
+def test_a_folder_that_is_no_environment_is_left_alone(bootstrap, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(bootstrap.Stop, match="no virtual environment"):
+        bootstrap.ensure(tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("display, expected", [("", True), (":0", False)])
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="X11 and Wayland are Linux's")
+def test_no_display_means_no_browser(bootstrap, monkeypatch, display, expected):
+    for name in ("WAYLAND_DISPLAY", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DISPLAY", display)
+    monkeypatch.setattr(bootstrap.webbrowser, "get", lambda: "a browser")
+    assert bootstrap.headless() is expected
+
+
+def run_sh(folder, **env):
+    return subprocess.run(
+        ["sh", str(ROOT / "tools/bootstrap.sh"), "run", "x"], capture_output=True, text=True, env={**env, "HOME": str(folder)}
+    )
+
+
+def test_no_python_or_an_old_one_is_a_clear_message(tmp_path):
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("dirname", "head", "cat", "sh"):
+        (tools / tool).symlink_to(next(p for d in os.defpath.split(":") if (p := Path(d) / tool).exists()))
+    (tools / "python3").write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.6\nexit 1\n')
+    (tools / "python3").chmod(0o755)
+    result = run_sh(tmp_path, PATH=str(tools), PYENV_ROOT=str(tmp_path))
+    assert result.returncode == 1
+    assert "needs Python 3.11 or newer" in result.stderr and "Python 3.9.6" in result.stderr
+    result = run_sh(tmp_path, PATH=str(tools), PYTHON="no-such-python")
+    assert result.returncode == 1 and "PYTHON=no-such-python" in result.stderr

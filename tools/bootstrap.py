@@ -1,0 +1,299 @@
+"""Make the virtual environment and run something in it. Called through bootstrap.sh; standard library only.
+
+    bootstrap.py lab [jupyterlab arguments]     set up, fill work/, open JupyterLab at the first notebook
+    bootstrap.py run MODULE [arguments]         set up, then python -m MODULE
+
+Every step can be interrupted and run again. .venv/course-stamp says how far an earlier run came: absent (nothing of ours
+is in it), "installing" (an install was cut short), or a hash of all that the finished install was made from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+from urllib.parse import quote
+
+ROOT = Path(__file__).resolve().parent.parent
+NEEDED_GB = 1.5  # the environment has about 1 GB, and pip keeps a copy of each download
+VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+# What pip and venv print when they fail, and what to do about it. The first that fits is shown.
+PROBLEMS = [
+    (r"No space left|Errno 28\b|quota exceeded|Errno 122\b",
+     "Not enough disk space: {place} has {free:.1f} GB free, and the environment needs {needed} GB.\n"
+     "Free some, or put the environment on another disk:  make VENV=/other/disk/venv lab"),
+    (r"Permission denied|Read-only file system|Errno 13\b|Errno 30\b",
+     "Cannot write in {place}.\nClone the repository into a folder of your own, and run the command there."),
+    (r"ensurepip is not available|No module named '?(ensurepip|venv)|ensurepip.* non-zero exit",
+     "This Python ({python}) comes without the part that makes virtual environments.\n"
+     "  Debian or Ubuntu:  sudo apt install python{version}-venv\n"
+     "  otherwise:         install a complete Python, or use conda (see README)"),
+    (r"CERTIFICATE_VERIFY_FAILED",
+     "The certificate of the package index was not accepted: set pip's `cert` option, or PIP_CERT.\n{tail}"),
+    (r"Retrying \(|Connection ?(Error|refused)|name resolution|ProxyError|timed out",
+     "The packages could not be downloaded: the package index does not answer. Check the network, and behind a proxy\n"
+     "or with an index of your own, pip's configuration (`pip config list`). What has been downloaded is kept."),
+    (r"No matching distribution found",
+     "A package has no build for Python {version} on this system. Try another, 3.11 to 3.13:\n"
+     "  make PYTHON=/path/to/python lab\n{tail}"),
+    (r"", "Setting up failed. The last lines printed were:\n{tail}"),
+]  # fmt: skip
+
+
+class Stop(Exception):
+    """Something the user has to put right; the text says what."""
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def explain(output: str, venv: Path) -> str:
+    message = next(text for pattern, text in PROBLEMS if re.search(pattern, output, re.IGNORECASE))
+    place = next(folder for folder in venv.parents if folder.exists())
+    message = message.format(
+        place=place, free=shutil.disk_usage(place).free / 1e9, needed=NEEDED_GB, python=sys.executable, version=VERSION,
+        tail="\n".join("    " + line for line in output.strip().splitlines()[-12:]),
+    )  # fmt: skip
+    return message + "\nThen run the same command again."
+
+
+def environment(venv: Path) -> dict[str, str]:
+    # Other people's packages must not shadow the locked ones; and since packages come uncompiled (see install), Python
+    # must be able to keep what it compiles.
+    drop = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHON_CHOSEN", "MAKEFLAGS", "MAKELEVEL")
+    env = {name: value for name, value in os.environ.items() if name not in drop}
+    config = filter(None, [str(ROOT / "autograder"), env.get("JUPYTER_CONFIG_PATH")])
+    return env | {
+        "VIRTUAL_ENV": str(venv),
+        "PATH": os.pathsep.join([str(venv / "bin"), env.get("PATH", os.defpath)]),  # nbgrader looks alembic up there
+        "JUPYTER_CONFIG_PATH": os.pathsep.join(config),  # for autograder/nbgrader_config.py
+        "JUPYTER_PREFER_ENV_PATH": "1",  # a kernel named python3 in the user's home must not win over ours
+        "PIP_USER": "0",  # nor must `user = true` in a pip.conf
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def stamp(venv: Path) -> str:
+    with contextlib.suppress(OSError):
+        return (venv / "course-stamp").read_text()
+    return ""
+
+
+def wanted_stamp(venv: Path) -> str:
+    files = [(ROOT / name).read_bytes() for name in ("requirements.lock", "pyproject.toml")]
+    paths = [os.fsencode(ROOT), os.fsencode(venv)]  # an editable install holds the path of the source
+    return hashlib.sha256(b"\0".join(files + paths)).hexdigest()
+
+
+def fault(venv: Path) -> str:
+    """Why this virtual environment cannot be used as it is ("" if it can)."""
+    if stamp(venv) == "installing":
+        return "an earlier set-up was cut short"
+    code = "import sys, pip; print('%d.%d' % sys.version_info[:2])"
+    try:
+        found = subprocess.run([venv / "bin/python", "-c", code], capture_output=True, text=True, env=environment(venv))
+    except OSError:
+        return "its Python is gone"
+    if found.returncode:
+        return "its Python does not run, or has no pip"
+    version = found.stdout.strip()
+    if os.environ.get("PYTHON_CHOSEN") and version != VERSION or tuple(map(int, version.split("."))) < (3, 11):
+        return f"it has Python {version}"
+    # Scripts name their interpreter by its full path, which is wrong once the folder has been moved or copied.
+    pip = venv / "bin/pip"
+    script = re.search(rb"(/[^\n\"]*)/bin/python", pip.read_bytes()[:1000] if pip.exists() else b"")
+    home = Path(os.fsdecode(script[1])) if script else None
+    return "" if home and home.exists() and home.samefile(venv) else "its folder was moved or copied"
+
+
+def make_venv(venv: Path) -> None:
+    if shutil.disk_usage(venv.parent).free < NEEDED_GB * 1e9:
+        raise Stop(explain("No space left", venv))
+    # The base interpreter: `python3` may be that of the very environment that is being replaced.
+    base = getattr(sys, "_base_executable", None) or sys.executable
+    say(f"Making the virtual environment {venv} with Python {VERSION} ({base})")
+    run = {"capture_output": True, "text": True, "env": environment(venv)}
+    made = subprocess.run([base, "-m", "venv", "--clear", venv], **run)
+    if made.returncode:
+        # Debian splits ensurepip off as python3-venv; a system pip, if there, fills the gap.
+        bare = subprocess.run([base, "-m", "venv", "--clear", "--without-pip", venv], **run)
+        pip = [base, "-m", "pip", "--python", venv / "bin/python", "install", "-q", "pip"]
+        if bare.returncode or subprocess.run(pip, **run).returncode:
+            raise Stop(explain(made.stdout + made.stderr, venv))
+
+
+def install(venv: Path, lock_fd: int) -> None:
+    total = len(re.findall(r"^\w.*==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    say(f"Installing the {total} pinned packages (1 GB on disk; a minute or more the first time)")
+    (venv / "course-stamp").write_text("installing")
+    # --no-deps: the lock is complete. --no-compile: Python compiles what it imports; compiling all of it ahead takes
+    # a third of the install. --only-binary: a missing wheel is a clear message now, not a failed C++ build later.
+    options = ["--no-deps", "--no-compile", "--only-binary", ":all:", "--progress-bar", "off", "--no-input"]
+    pip_install(venv, lock_fd, total, [*options, "-r", "requirements.lock"])
+    pip_install(venv, lock_fd, 0, ["--no-deps", "--no-build-isolation", "-e", "."])
+    (venv / "course-stamp").write_text(wanted_stamp(venv))
+
+
+def pip_install(venv: Path, lock_fd: int, total: int, arguments: list[str]) -> None:
+    """Run pip with a bar over the packages: first off the lines that it prints, then off what lies in site-packages."""
+    process = subprocess.Popen(
+        [venv / "bin/python", "-m", "pip", "install", *arguments], cwd=ROOT, env=environment(venv), pass_fds=[lock_fd],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    )  # fmt: skip
+    lines: list[str] = []
+    reader = threading.Thread(target=lambda: lines.extend(process.stdout), daemon=True)
+    reader.start()
+    show = progress(total)
+    try:
+        while reader.is_alive():
+            reader.join(0.2)
+            text = "".join(lines)
+            done = len(re.findall(r"^(?:Ignoring|Requirement already)", text, re.MULTILINE))
+            if "Installing collected packages" in text:
+                show("unpacking", done + len(list(venv.glob("lib/python*/site-packages/*.dist-info"))))
+            elif names := re.findall(r"^Collecting ([\w.-]+)|^ +Downloading (\S+ \(.*\))", text, re.MULTILINE):
+                show("downloading", done + sum(bool(name) for name, _ in names), max(names[-1]))
+            elif retry := re.findall(r"Retrying \(", text):
+                show(f"no answer from the package index (try {len(retry) + 1})", 0)
+        process.wait()
+    finally:
+        process.terminate()  # when interrupted, leave nothing writing behind us
+        process.wait()
+        show("", total)
+    if process.returncode:
+        raise Stop(explain("".join(lines), venv))
+
+
+def progress(total: int):
+    """show(what, done, detail): a bar on a terminal; elsewhere, as in a log, a line at each quarter."""
+    last = ""
+
+    def show(what: str, done: int, detail: str = "") -> None:
+        nonlocal last
+        done = min(done, total)
+        if not total or not what:
+            print(end="\n" if last and sys.stdout.isatty() else "", flush=True)
+        elif sys.stdout.isatty():
+            last = f"  [{'#' * (24 * done // total):24}] {done:3}/{total} {what} {detail}"
+            width = shutil.get_terminal_size().columns - 1
+            print("\r" + last[:width].ljust(width), end="", flush=True)
+        elif last != (last := f"  {what}: {4 * done // total * 25}% of {total}"):
+            say(last)
+
+    return show
+
+
+@contextlib.contextmanager
+def alone(venv: Path):
+    """One set-up at a time. pip inherits the lock, so that a pip which outlives a killed `make` is waited for too."""
+    venv.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{venv}.lock", "w") as lock:
+        with contextlib.suppress(ImportError, OSError):  # some network file systems have no locks
+            import fcntl
+
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("Another set-up is at work here; waiting for it to end.")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock.fileno()
+
+
+def ensure(venv: Path) -> None:
+    if stamp(venv) == wanted_stamp(venv) and not fault(venv):
+        return
+    with alone(venv) as lock_fd:
+        filled = venv.exists() and any(venv.iterdir())
+        if filled and not (venv / "pyvenv.cfg").exists():
+            raise Stop(f"{venv} exists and is no virtual environment. Move it away, or choose a place with VENV=")
+        reason = fault(venv)
+        if filled and reason:
+            say(f"The environment {venv} has to be made anew: {reason}.")
+        if reason:
+            make_venv(venv)
+        if stamp(venv) != wanted_stamp(venv):
+            install(venv, lock_fd)
+            say("The environment is ready.")
+
+
+def fill(source: Path, work: Path) -> int:
+    """Copy what is missing from source into work, never touching what is there. How many were copied."""
+    copied = 0
+    for path in source.rglob("*"):
+        target = work / path.relative_to(source)
+        if path.is_file() and not os.path.lexists(target) and ".ipynb_checkpoints" not in path.parts:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part = target.with_name(target.name + ".part")  # an interrupt must leave no half notebook
+            shutil.copyfile(path, part)
+            part.replace(target)
+            copied += 1
+    return copied
+
+
+def headless() -> bool:
+    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if "SSH_CONNECTION" in os.environ or sys.platform.startswith("linux") and not display:
+        return True
+    try:
+        return not webbrowser.get()
+    except webbrowser.Error:
+        return True
+
+
+def lab(venv: Path, arguments: list[str]) -> None:
+    notebooks, solutions, work = ROOT / "notebooks", ROOT / "solutions", ROOT / "work"
+    built = [notebooks / path.relative_to(solutions).with_suffix(".ipynb") for path in solutions.rglob("[!_]*.py")]
+    if not all(path.exists() for path in built):
+        say("Building the notebooks")
+        subprocess.run([venv / "bin/python", "-m", "autograder", "build"], cwd=ROOT, env=environment(venv), check=True)
+    work.mkdir(exist_ok=True)
+    say(f"Your own copy of the notebooks is {work} ({fill(notebooks, work)} files new, the others as you left them)")
+    options = ["--log-level=ERROR", f"--ServerApp.root_dir={work}"]
+    if first := min((path.relative_to(notebooks).as_posix() for path in notebooks.rglob("*.ipynb")), default=""):
+        options.append("--LabApp.default_url=/lab/tree/" + quote(first))
+    if headless():
+        options.append("--no-browser")
+        say("No display here: open the address below in a browser.")
+    if os.geteuid() == 0:
+        options.append("--allow-root")
+    say("Starting JupyterLab; Ctrl-C ends it.")
+    start(venv, ["jupyterlab", *options, *arguments])
+
+
+def start(venv: Path, arguments: list[str]) -> None:
+    """Become the program, so that signals and the exit status are its own."""
+    os.chdir(ROOT)
+    os.execve(venv / "bin/python", ["python", "-m", *arguments], environment(venv))
+
+
+def main(arguments: list[str]) -> int:
+    venv = Path(os.path.abspath(ROOT / os.path.expanduser(os.environ.get("VENV") or ".venv")))
+    try:
+        ensure(venv)
+        {"lab": lab, "run": start}[arguments[0]](venv, arguments[1:])
+    except Stop as stop:
+        message = str(stop)
+    except KeyboardInterrupt:
+        message = "Stopped. Run the same command again to go on."
+    except subprocess.CalledProcessError as error:
+        message = f"This step failed, see above: {' '.join(map(str, error.cmd))}"
+    except OSError as error:
+        known = error.errno in (errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+        message = explain(str(error), venv) if known else str(error)
+    print(f"\n{message}", file=sys.stderr, flush=True)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
