@@ -1,7 +1,8 @@
 """plot: a Timeline -> a picture. Everything drawn comes from the data; each function takes `ax` and returns it."""
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from .schedule import IN_START, OUT_START, RUN, Event
 from .timeline import LANES, Timeline, unit_of
@@ -30,6 +31,8 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     if schedule.steps and not marked:
         for left, right in ((0, fill), (total - drain, total)):
             ax.axvspan(left, right, color="#000000", alpha=0.06, lw=0)
+    # One collection for all boxes: a patch for each is four times as slow, and an explorer redraws at every key press.
+    boxes, bubbles, latencies = [], [], []
     for s in timeline.spans:
         y = len(LANES) - 1 - LANES.index(s.lane)
         x, width = s.start / unit, (s.end - s.start) / unit
@@ -37,19 +40,26 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
         if bad:
             ax.text(x, y + 0.43, "✗", ha="left", va="bottom", fontsize=10, color=MARK, zorder=5, weight="bold")
         if s.waiting:
-            ax.add_patch(Rectangle((x, y - 0.22), width, 0.44, fc="none", ec=MARK if bad else BUBBLE, hatch="////", lw=0.6))
+            bubbles.append((_box(x, width, y, 0.22), MARK if bad else BUBBLE))
             continue
-        slot = _slot(schedule[s.event])
-        ax.add_patch(Rectangle((x, y - 0.4), width, 0.8, fc=PALETTE[slot % len(PALETTE)], ec=MARK if bad else "#222222",
-                               lw=2.5 if bad else 0.7, zorder=3 if bad else 2))
+        color = PALETTE[_slot(schedule[s.event]) % len(PALETTE)]
+        boxes.append((bad, _box(x, width, y, 0.4), color))
         if s.arrives > s.end:
             # Below the boxes, since the port is already busy with the next copy.
-            ax.plot([s.end / unit, s.arrives / unit], [y - 0.46] * 2, color=PALETTE[slot % len(PALETTE)], lw=3,
-                    solid_capstyle="butt")
+            latencies.append(([(s.end / unit, y - 0.46), (s.arrives / unit, y - 0.46)], color))
         # About 110 letters fit across the axes at this size.
         if len(timeline.spans) <= 160 and width / end * 110 > len(s.label):
             ax.text(x + width / 2, y, s.label, ha="center", va="center", fontsize=8, color="#111111", zorder=4)
+    boxes.sort(key=lambda box: box[0])  # marked ones last, so that no neighbour covers their frame
+    ax.add_collection(LineCollection([line for line, _ in latencies], colors=[c for _, c in latencies], linewidths=3,
+                                     capstyle="butt"), autolim=False)
+    ax.add_collection(PolyCollection([box for box, _ in bubbles], facecolors="none", edgecolors=[c for _, c in bubbles],
+                                     hatch="////", linewidths=0.6), autolim=False)
+    ax.add_collection(PolyCollection([box for _, box, _ in boxes], facecolors=[c for _, _, c in boxes],
+                                     edgecolors=[MARK if bad else "#222222" for bad, _, _ in boxes],
+                                     linewidths=[2.5 if bad else 0.7 for bad, _, _ in boxes], zorder=2), autolim=False)
     ax.set_xlim(0, end * 1.005)
+    ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
     ax.set_ylim(-0.55, len(LANES) - 0.4)
     ax.set_yticks(range(len(LANES)), reversed(LANES))
     ax.tick_params(axis="y", length=0)
@@ -59,6 +69,10 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
                  f"{schedule.name}: {total:.4g} {name}, core busy {timeline.utilisation:.0%}, {timeline.bound}-bound",
                  fontsize=10, loc="left")
     return ax
+
+
+def _box(x: float, width: float, y: float, half: float) -> list[tuple[float, float]]:
+    return [(x, y - half), (x + width, y - half), (x + width, y + half), (x, y + half)]
 
 
 def _slot(e: Event) -> int:
