@@ -1,0 +1,132 @@
+"""preprocessors: what nbgrader's own steps lack. An answer out, a hole in; no score, no points. Next: build.py.
+
+nbgrader_config.py puts `ClearHoles` where `ClearSolutions` stood and `FailClosed` before the marks are saved.
+"""
+import ast
+import math
+
+from nbformat.v4 import new_output
+from nbgrader import utils
+from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
+
+BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
+
+
+class HoleError(ValueError):
+    """A solution region that cannot become a hole. `line` counts from 1 in the cell."""
+
+    def __init__(self, message: str, line: int):
+        super().__init__(message)
+        self.line = line
+
+
+def regions(source: str) -> list[tuple[int, int]]:
+    """The lines of each BEGIN SOLUTION and its END SOLUTION, counted from 1."""
+    found, begin = [], 0
+    for number, line in enumerate(source.split("\n"), start=1):
+        if BEGIN in line:
+            if begin:
+                raise HoleError(f"### {BEGIN} inside the region that line {begin} of the cell opened; "
+                                f"close that one first with ### {END}", number)
+            begin = number
+        elif END in line:
+            if not begin:
+                raise HoleError(f"### {END} without a ### {BEGIN} before it", number)
+            found.append((begin, number))
+            begin = 0
+    if begin:
+        raise HoleError(f"### {BEGIN} is never closed; write ### {END} after the answer", begin)
+    return found
+
+
+def punch(source: str, exercise: str) -> str:
+    """The cell with a hole for each region: inside a function one that raises, at top level `name = ...`.
+
+    >>> print(punch("### BEGIN SOLUTION\\nhalf = 1 / 2\\n### END SOLUTION", "2.1"))
+    half = ...  # your answer
+    """
+    lines, tree = source.split("\n"), ast.parse(source)
+    for begin, end in reversed(regions(source)):
+        indent = lines[begin - 1][:len(lines[begin - 1]) - len(lines[begin - 1].lstrip())]
+        inside = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and begin < node.lineno < end]
+        if not inside:
+            raise HoleError("the solution region is empty; put the answer into it", begin)
+        if indent:
+            if not any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                       and node.lineno < begin and inside[0].lineno <= node.end_lineno for node in ast.walk(tree)):
+                raise HoleError("an indented solution region must be inside a function: anywhere else its hole would "
+                                "raise as soon as the cell runs", begin)
+            hole = ["# YOUR CODE HERE", f'raise NotImplementedError("Exercise {exercise} is not done yet")']
+        else:
+            hole = [f"{name} = ...  # your answer" for name in _assigned(tree, begin, end)]
+        lines[begin - 1:end] = [indent + line for line in hole]
+    holed = "\n".join(lines)
+    try:
+        ast.parse(holed)
+    except SyntaxError as error:
+        raise HoleError(f"with its holes the cell is no valid Python ({error.msg}); "
+                        "let each region hold whole statements", regions(source)[0][0]) from None
+    return holed
+
+
+def _assigned(tree: ast.Module, begin: int, end: int) -> list[str]:
+    names: dict[str, None] = {}
+    for node in tree.body:
+        if not begin < node.lineno < end:
+            continue
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            raise HoleError(f"the region covers all of `{node.name}`; let it start below the docstring, "
+                            "so that learners keep the signature", begin)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= dict.fromkeys(part.id for target in targets for part in ast.walk(target)
+                                   if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+    if not names:
+        raise HoleError("a solution region at top level must assign the names that learners fill in", begin)
+    return list(names)
+
+
+class ClearHoles(ClearSolutions):
+    """ClearSolutions with a hole that names its exercise, which nbgrader's single `code_stub` cannot."""
+
+    def _replace_solution_region(self, cell, language):
+        if cell.cell_type != "code" or not utils.is_solution(cell):
+            return super()._replace_solution_region(cell, language)
+        cell.source = punch(cell.source, exercise_of(cell.metadata.nbgrader.grade_id))
+        return True
+
+
+class FailClosed(NbGraderPreprocessor):
+    """Only a check's score earns points: nbgrader gives full marks to a test cell that shows no number, or NaN.
+
+    A warning beside a score does not cost the points, as it would in nbgrader; it moves to stdout, where it is still read.
+    """
+
+    def preprocess_cell(self, cell, resources, index):
+        if not utils.is_grade(cell) or utils.is_solution(cell) or cell.cell_type != "code":
+            return cell, resources
+        scores = [output for output in cell.outputs if output.output_type == "execute_result"]
+        failed = any(output.output_type == "error" for output in cell.outputs)
+        if not failed and len(scores) == 1 and _score(scores[0], float(cell.metadata.nbgrader.points)):
+            for output in cell.outputs:
+                if output.output_type == "stream":
+                    output.name = "stdout"
+        elif not failed:
+            reason = f"{cell.metadata.nbgrader.grade_id} showed no score, so it earns no points"
+            cell.outputs.insert(0, new_output("error", ename="NoScore", evalue=reason, traceback=[f"NoScore: {reason}"]))
+        return cell, resources
+
+
+def _score(output, points: float) -> bool:
+    try:
+        score = float(output.data.get("text/plain", ""))
+    except ValueError:
+        return False
+    return math.isfinite(score) and 0 <= score <= points
+
+
+def exercise_of(grade_id: str) -> str:
+    """The number of the exercise that a cell belongs to.  >>> exercise_of("ex-3-2")
+    '3.2'
+    """
+    return grade_id.split("-", 1)[1].replace("-", ".")
