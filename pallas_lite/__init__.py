@@ -40,6 +40,7 @@ from .timeline import timeline as timeline
 from .verify import Hazard as Hazard
 from .verify import provenance as provenance
 from .verify import verify as verify
+from .widgets import schedule_explorer as schedule_explorer
 
 
 def cdiv(a: int, b: int) -> int:

@@ -17,9 +17,9 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
                   limit: float | None = None) -> Axes:
     """Engines as lanes, time to the right (modelled), a box for each copy or step, coloured by slot.
 
-    Hatched boxes in the core's lane are bubbles: the core waits for a copy. A thin bar below and after a copy is its latency α.
-    `hazards` (of `verify`) are marked with a red frame where they happen. `limit`: the end of the time axis, in seconds,
-    to draw two timelines to one scale. Beyond 160 boxes the labels go.
+    Hatched boxes in the core's lane are bubbles: the core waits for a copy. A thin bar below and after a copy is its
+    latency α. `hazards` (of `verify`) are marked with a red frame where they happen. `limit`: the end of the time axis,
+    in seconds, to draw two timelines to one scale. Beyond 160 boxes the labels go.
     """
     if ax is None:
         ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
