@@ -38,8 +38,8 @@ def schedule_explorer(steps: int = 8, depth: int = 2, alpha: float | None = None
     copies one block of `block_bytes` in and one out, and computes `step_flops` operations. When its cell runs again
     unchanged, an explorer keeps the place of its sliders. Raises SpecError for a number out of range.
 
-    >>> schedule_explorer(steps=8, depth=1).timeline.total   # alone: 8 × (1 µs in + 1 µs compute + 1 µs out)
-    2.4e-05
+    >>> schedule_explorer(steps=8, depth=1).headline   # nothing overlaps: 8 × (1 µs in + 1 µs compute + 1 µs out)
+    '24 µs modelled · core busy 33% · latency-bound'
     """
     changes = {"alpha": alpha, "beta": beta, "flops": flops}
     machine = machine.with_(**{k: float(v) for k, v in changes.items() if v is not None})

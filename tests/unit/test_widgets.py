@@ -1,0 +1,154 @@
+"""The schedule explorer without a browser: what a slider changes, what is left where no widget can be shown."""
+import builtins
+import gc
+import sys
+
+import nbformat
+import pytest
+from ipywidgets.widgets import widget
+from matplotlib.figure import Figure
+from nbclient import NotebookClient
+from nbconvert import HTMLExporter
+
+import pallas_lite as pl
+from pallas_lite import widgets
+
+SHOWN = "pallas-lite-still"
+
+
+@pytest.fixture
+def explorer():
+    made = pl.schedule_explorer(8, 2)
+    assert made.ui
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name, value", [("steps", 5), ("depth", 1), ("alpha", 2.0), ("beta", 5e8), ("flops", 5e8)])
+def test_each_slider_changes_picture_and_words(explorer, name, value):
+    picture, words = explorer._image.value, explorer._words.value
+    explorer.controls[name].value = value
+    assert explorer._image.value != picture
+    assert explorer._words.value != words
+    assert explorer.headline in explorer._words.value
+
+
+def test_the_numbers_are_those_of_the_timeline_of_the_one_pipeline(explorer):
+    # N·max(X/β, Y/F) + one fill + one drain, which the toy machine's two ports overlap.
+    assert explorer.timeline.total == pytest.approx(10e-6)
+    explorer.controls["depth"].value = 1
+    assert explorer.timeline.total == pytest.approx(24e-6)
+    assert explorer.headline == "24 µs modelled · core busy 33% · latency-bound"
+    assert "fill 1 µs · drain 1 µs · SRAM 2,000 of 16,000 bytes" in explorer.details
+
+
+def test_sram_that_does_not_fit_is_said():
+    tight = pl.schedule_explorer(8, 3, machine=pl.hardware.TOY.with_(sram_bytes=5000))
+    assert "SRAM 6,000 of 5,000 bytes ✗ does not fit" in tight.details
+
+
+def test_a_held_time_axis_keeps_its_end(explorer):
+    ends = []
+    for hold in (False, True):
+        explorer._hold.value = hold
+        explorer.controls["depth"].value = 1 if not hold else 2
+        ends.append(explorer._axes.get_xlim()[1])
+    assert ends[0] == ends[1] > 24
+
+
+def test_reset_goes_back_to_the_cell_with_one_redraw(explorer, monkeypatch):
+    explorer.set(steps=3, depth=3, alpha=1e-6)
+    drawn = []
+    monkeypatch.setattr(explorer, "picture", lambda limit: drawn.append(limit) or "")
+    explorer.set(**explorer.first)
+    assert explorer.settings == pytest.approx(explorer.first)
+    assert len(drawn) == 1
+
+
+def test_figures_do_not_accumulate(explorer):
+    def figures():
+        gc.collect()
+        return sum(isinstance(x, Figure) for x in gc.get_objects())
+    explorer.controls["depth"].value = 3
+    before = figures()
+    for steps in range(1, 21):
+        explorer.controls["steps"].value = steps
+    assert figures() == before
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_a_closed_explorer_leaves_no_widget_behind():
+    before = set(widget._instances)
+    made = pl.schedule_explorer()
+    assert len(made.ui.children) > 5
+    made.close()
+    assert set(widget._instances) == before
+
+
+def test_a_cell_that_runs_again_keeps_the_sliders_and_closes_the_old_widget(monkeypatch):
+    runs = iter("aabbc")
+    monkeypatch.setattr(widgets, "_cell", lambda: ("cell", next(runs)))
+    first, twin = pl.schedule_explorer(8), pl.schedule_explorer(6)
+    first.set(depth=4)
+    again, other = pl.schedule_explorer(8), pl.schedule_explorer(5)  # the same cell, edited in its second line
+    assert again.settings == first.settings
+    assert other.settings == other.first
+    assert "ui" not in first.__dict__ and "ui" not in twin.__dict__
+    assert pl.schedule_explorer(8).settings["depth"] == 4
+
+
+def test_the_bundle_has_widget_html_png_and_text(explorer):
+    bundle = explorer._repr_mimebundle_()
+    assert bundle[widgets.WIDGET]["model_id"] == explorer.ui.model_id
+    assert explorer.headline in bundle["text/html"] and 'alt="Timeline' in bundle["text/html"]
+    assert bundle["image/png"].startswith("iVBOR")
+    assert bundle["text/plain"].startswith("N = 8 steps, depth 2, α = 0 µs, β = 1 GB/s, F = 1 Gop/s")
+    assert "VBox(" not in str(bundle)
+
+
+def test_in_a_terminal_it_is_text(capsys):
+    pl.schedule_explorer(3)._ipython_display_()
+    out = capsys.readouterr().out
+    assert "5 µs modelled" in out and "copy_in start" in out
+
+
+def test_without_ipywidgets_there_is_a_picture_and_the_way_to_install(monkeypatch):
+    real = builtins.__import__
+
+    def missing(name, *rest):
+        if name == "ipywidgets":
+            raise ImportError(name)
+        return real(name, *rest)
+    monkeypatch.setattr(builtins, "__import__", missing)
+    bundle = pl.schedule_explorer()._repr_mimebundle_()
+    assert widgets.WIDGET not in bundle
+    assert "pip install ipywidgets" in bundle["text/html"] and "pip install ipywidgets" in bundle["text/plain"]
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"depth": 9}, {"steps": 2.5}, {"beta": 0.0}, {"alpha": -1e-6}])
+def test_numbers_out_of_range_are_refused(wrong):
+    with pytest.raises(pl.SpecError, match="schedule_explorer"):
+        pl.schedule_explorer(**wrong)
+
+
+@pytest.fixture(scope="module")
+def executed():
+    """A notebook with an explorer as its cell's last line, run in a kernel."""
+    cell = nbformat.v4.new_code_cell("import pallas_lite as pl\npl.schedule_explorer(8, 2)")
+    return NotebookClient(nbformat.v4.new_notebook(cells=[cell]), timeout=120).execute()
+
+
+@pytest.mark.classroom
+@pytest.mark.parametrize("state", ["absent", "present"])
+def test_a_page_without_a_kernel_shows_picture_and_sentence(executed, state):
+    notebook = executed.copy()
+    assert notebook.metadata.widgets, "nbclient stores the state of widgets"
+    if state == "absent":
+        notebook.metadata = {k: v for k, v in notebook.metadata.items() if k != "widgets"}
+    page, _ = HTMLExporter().from_notebook_node(notebook)
+    body = page[page.index("<main"):] if "<main" in page else page[page.index("<body"):]
+    # One picture that needs no network: with the state present, the widget's script may find none.
+    assert body.count("<img alt=\"Timeline") == 1 and "data:image/png;base64" in body
+    assert "run this cell in JupyterLab to move the sliders" in body
+    assert "VBox(" not in body and "ScheduleExplorer" not in body
+    assert (f'"{executed.cells[0].outputs[0].data[widgets.WIDGET]["model_id"]}"' in body) == (state == "present")
