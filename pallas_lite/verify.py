@@ -1,13 +1,14 @@
 """verify: a Schedule -> what can go wrong in it, each hazard with operand, step, slot, both events and a mend.
 
-A copy may read its source and write its destination at any moment between its start and the wait that guarantees it,
-so two accesses clash when nothing orders them and one of them writes. The rules below walk the events once.
+A copy may read its source and write its destination at any moment between its start and the wait that guarantees it. A
+schedule is wrong if a value that is read, or left in HBM, can differ between two choices of moments. That is decided
+place by place in one walk: a value is certain if its last write overlaps no other write and no read of it.
 
 A wait takes one copy's worth from its slot's semaphore. It guarantees a copy only when it cannot have been satisfied by
 another one: with two copies in flight on a slot, one wait guarantees neither.
 """
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, Schedule
 
@@ -43,64 +44,77 @@ def verify(schedule: Schedule) -> list[Hazard]:
     return _Walk(schedule).hazards
 
 
+class _Place:
+    """One slot in SRAM or one block in HBM: who wrote it last, and which copies have it in flight."""
+
+    __slots__ = ("last", "writes", "reads", "clash")
+
+    def __init__(self):
+        self.last = None  # number of the event that certainly wrote it last; None: nobody did
+        self.writes, self.reads = [], []  # numbers of the copies in flight that write it, that read it
+        self.clash = None  # two writes that overlap, so that either may be the last
+
+    def write(self, number: int, copy: bool):
+        """A write begins; a kernel's write ends at once, a copy's with `landed`."""
+        # A write that overlaps no other settles the value, whatever happened before.
+        self.clash = (self.writes[0], number) if self.writes else None
+        if copy:
+            self.writes.append(number)
+        elif not self.clash:
+            self.last = number
+
+    def landed(self, number: int):
+        self.writes.remove(number)
+        if not self.clash:
+            self.last = number
+
+
 class _Walk:
+    """Walks the events once. A race is reported where a value is used that two choices of moments make different."""
+
     def __init__(self, schedule: Schedule):
         self.schedule = schedule
+        self.operands = {x.name: x for x in schedule.operands}
         self.hazards: list[Hazard] = []
+        self.seen = set()  # (kind, events) already reported
+        self.slots, self.hbm = defaultdict(_Place), defaultdict(_Place)
         self.in_flight = defaultdict(list)  # (operand, slot, verb of its start) -> numbers of the start events
-        self.waits = defaultdict(int)  # the same key -> waits since the slot was last quiet
-        self.filled = set()  # (operand, slot) that a copy (inputs) or a run (outputs) has written
-        self.hbm = defaultdict(list)  # (array, block) -> start events of copies in flight there
-        self.written = {}  # (array, block) -> step of its last copy-out
-        self.revisits = {}  # operand -> [first hazard's number, count]
+        self.waits = defaultdict(int)  # the same key -> waits since nothing was in flight
+        self.left = {}  # (array, block) -> step of its last copy-out
+        self.revisits = {}  # operand -> [number of its first hazard, count]
         rules = {IN_START: self.start, OUT_START: self.start, IN_WAIT: self.wait, OUT_WAIT: self.wait, RUN: self.run}
         for number, e in enumerate(schedule.events):
             rules[e.verb](number, e)
         self.finish()
+        self.hazards.sort(key=lambda h: (h.kind != "hang", h.events[-1]))
 
     def report(self, kind, e, message, mend, operand, slot, *events):
-        self.hazards.append(Hazard(kind, message, mend, operand, e.step, slot, events))
+        if (kind, events) not in self.seen:
+            self.seen.add((kind, events))
+            self.hazards.append(Hazard(kind, message, mend, operand, e.step, slot, events))
+
+    # -- one method for each verb
 
     def start(self, number: int, e: Event):
-        x = self.schedule.operand(e.operand)
-        block, slot = x.show(e.block), f"{x.name}[{e.slot}]"
-        others = self.in_flight[e.operand, e.slot, e.verb]
-        if e.verb == IN_START:
-            if others:
-                first = self.schedule[others[0]]
-                self.report("overwrite in flight", e, f"copy_in of {block} writes {slot} while the copy of "
-                            f"{x.show(first.block)} to it is still in flight.",
-                            f"Wait for {slot} before starting this copy, or use another slot.",
-                            e.operand, e.slot, others[0], number)
-            self.filled.add((e.operand, e.slot))
-        elif (e.operand, e.slot) not in self.filled:
-            self.report("uninitialised", e, f"copy_out sends {slot} to {block}, but no step has written {slot} yet.",
-                        f"Run the kernel on {slot} first, or copy out the slot that it wrote.",
+        x = self.operands[e.operand]
+        slot, block = self.slots[e.operand, e.slot], self.hbm[x.array, e.block]
+        source, target = (block, slot) if e.verb == IN_START else (slot, block)
+        if e.verb == OUT_START and source.last is None:
+            name = f"{x.name}[{e.slot}]"
+            self.report("uninitialised", e, f"copy_out sends {name} to {x.show(e.block)}, but no step has written {name} "
+                        "yet.", f"Run the kernel on {name} first, or copy out the slot that it wrote.",
                         e.operand, e.slot, number)
-        # In HBM: reads may share a block, a write shares it with nobody.
-        for other in self.hbm[x.array, e.block]:
-            if IN_START != e.verb or IN_START != self.schedule[other].verb:
-                o = self.schedule[other]
-                self.report("hbm race", e, f"{e.verb.removesuffix('_start')} of {block} touches the block that the "
-                            f"{o.verb.removesuffix('_start')} of step {o.step} still has in flight.",
-                            f"Wait for that copy (of {o.operand}[{o.slot}]) first.", e.operand, e.slot, other, number)
-        self.hbm[x.array, e.block].append(number)
+        for other in source.writes:
+            self.hbm_race(other, number)
+        if source.clash and not source.writes:
+            self.clash(source)
+        for other in target.reads:
+            self.hbm_race(other, number)
+        source.reads.append(number)
+        target.write(number, copy=True)
+        self.in_flight[e.operand, e.slot, e.verb].append(number)
         if e.verb == OUT_START:
             self.revisit(number, e, x)
-        others.append(number)
-
-    def revisit(self, number, e, x):
-        before = self.written.get((x.array, e.block))
-        self.written[x.array, e.block] = e.step
-        if before is None:
-            return
-        if e.operand in self.revisits:
-            self.revisits[e.operand][1] += 1
-        else:
-            self.revisits[e.operand] = [len(self.hazards), 1]
-            self.report("revisit", e, f"output block {x.show(e.block)} is written again after step {before} left it.",
-                        "An output's value is not read back from HBM: what the earlier visit wrote is lost. Make the "
-                        "axis that you reduce over the innermost (last) axis of the grid.", e.operand, e.slot, number)
 
     def wait(self, number: int, e: Event):
         key = e.operand, e.slot, IN_START if e.verb == IN_WAIT else OUT_START
@@ -115,47 +129,88 @@ class _Walk:
         # Only when all that was started has been waited for is any of it guaranteed.
         if self.waits[key] == len(started):
             for copy in started:
-                c = self.schedule[copy]
-                self.hbm[self.schedule.operand(c.operand).array, c.block].remove(copy)
+                self.land(copy)
             started.clear()
             self.waits[key] = 0
 
+    def land(self, copy: int):
+        c = self.schedule.events[copy]
+        slot, block = self.slots[c.operand, c.slot], self.hbm[self.operands[c.operand].array, c.block]
+        source, target = (block, slot) if c.verb == IN_START else (slot, block)
+        source.reads.remove(copy)
+        target.landed(copy)
+
     def run(self, number: int, e: Event):
         for x, s in zip(self.schedule.operands, e.slots, strict=True):
-            slot = f"{x.name}[{s}]"
-            copies = self.in_flight[x.name, s, OUT_START if x.is_output else IN_START]
-            if copies and x.is_output:
-                c = self.schedule[copies[0]]
-                self.report("overwrite in flight", e, f"the kernel writes {slot} while the copy of it to "
-                            f"{x.show(c.block)} is still in flight.",
-                            f"Wait with copy_out_wait({slot}) before this step, or give {x.name} one more slot.",
-                            x.name, s, copies[0], number)
-            elif copies:
-                c = self.schedule[copies[0]]
-                self.report("read before wait", e, f"the kernel reads {slot} while the copy of {x.show(c.block)} to it "
-                            "is still in flight.", f"Call copy_in_wait({slot}) before the kernel runs.",
-                            x.name, s, copies[0], number)
-            elif not x.is_output and (x.name, s) not in self.filled:
-                self.report("uninitialised", e, f"the kernel reads {slot}, which no copy has filled.",
-                            f"Start a copy into {slot} and wait for it first.", x.name, s, number)
+            place, name = self.slots[x.name, s], f"{x.name}[{s}]"
             if x.is_output:
-                self.filled.add((x.name, s))
+                for copy in place.reads:
+                    self.report("overwrite in flight", e, f"the kernel writes {name} while the copy of it to "
+                                f"{x.show(self.schedule.events[copy].block)} is still in flight.",
+                                f"Wait with copy_out_wait({name}) before this step, or give {x.name} one more slot.",
+                                x.name, s, copy, number)
+                place.write(number, copy=False)
+                continue
+            if place.clash:
+                self.clash(place)
+            if place.writes:
+                copy = place.writes[0]
+                self.report("read before wait", e, f"the kernel reads {name} while the copy of "
+                            f"{x.show(self.schedule.events[copy].block)} to it is still in flight.",
+                            f"Call copy_in_wait({name}) before the kernel runs.", x.name, s, copy, number)
+            elif place.last is None and not place.clash:
+                self.report("uninitialised", e, f"the kernel reads {name}, which no copy has filled.",
+                            f"Start a copy into {name} and wait for it first.", x.name, s, number)
 
     def finish(self):
         for (operand, slot, _), copies in self.in_flight.items():
             for number in copies:
-                c = self.schedule[number]
+                c = self.schedule.events[number]
                 wait = IN_WAIT if c.verb == IN_START else OUT_WAIT
-                block = self.schedule.operand(operand).show(c.block)
-                self.report("never waited", c, f"the {c.verb.removesuffix('_start')} of {block} ({operand}[{slot}]) is "
-                            "never waited for: nobody knows whether it arrived.",
-                            f"Call {wait}({operand}[{slot}]) before the slot is used again, or at the end.",
-                            operand, slot, number)
+                self.report("never waited", c, f"the {c.verb.removesuffix('_start')} of "
+                            f"{self.operands[operand].show(c.block)} ({operand}[{slot}]) is never waited for: nobody knows "
+                            f"whether it arrived.", f"Call {wait}({operand}[{slot}]) before the slot is used again, or at "
+                            "the end.", operand, slot, number)
+        for block in self.hbm.values():
+            if block.clash:
+                self.clash(block)
         for number, count in self.revisits.values():
             if count > 1:
                 h = self.hazards[number]
-                self.hazards[number] = Hazard(h.kind, f"{h.message} ({count} such writes in all.)", h.mend, h.operand,
-                                              h.step, h.slot, h.events)
+                self.hazards[number] = replace(h, message=f"{h.message} ({count} such writes in all.)")
+
+    # -- what they report
+
+    def clash(self, place: _Place):
+        """A value is used that two overlapping writes may have left: name the later of the two."""
+        first, second = place.clash
+        a, b = self.schedule.events[first], self.schedule.events[second]
+        if b.verb == IN_START:
+            x, name = self.operands[b.operand], f"{b.operand}[{b.slot}]"
+            self.report("overwrite in flight", b, f"copy_in of {x.show(b.block)} writes {name} while the copy of "
+                        f"{x.show(a.block)} to it is still in flight.", f"Wait for {name} before starting this copy, or "
+                        "use another slot.", b.operand, b.slot, first, second)
+        else:
+            self.hbm_race(first, second)
+
+    def hbm_race(self, first: int, second: int):
+        a, b = self.schedule.events[first], self.schedule.events[second]
+        self.report("hbm race", b, f"{b.verb.removesuffix('_start')} of {self.operands[b.operand].show(b.block)} touches the "
+                    f"block that the {a.verb.removesuffix('_start')} of step {a.step} still has in flight.",
+                    f"Wait for that copy (of {a.operand}[{a.slot}]) first.", b.operand, b.slot, first, second)
+
+    def revisit(self, number, e, x):
+        before = self.left.get((x.array, e.block))
+        self.left[x.array, e.block] = e.step
+        if before is None:
+            return
+        if e.operand in self.revisits:
+            self.revisits[e.operand][1] += 1
+        else:
+            self.revisits[e.operand] = [len(self.hazards), 1]
+            self.report("revisit", e, f"output block {x.show(e.block)} is written again after step {before} left it.",
+                        "An output's value is not read back from HBM: what the earlier visit wrote is lost. Make the "
+                        "axis that you reduce over the innermost (last) axis of the grid.", e.operand, e.slot, number)
 
 
 def provenance(schedule: Schedule) -> dict[tuple[str, tuple[int, ...]], tuple[int, dict[str, tuple[int, ...] | None]]]:
