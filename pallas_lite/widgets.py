@@ -115,6 +115,8 @@ class ScheduleExplorer:
     def _draw(self, limit: float | None = None):
         if self._axes is None:  # one figure for good, without pyplot: nothing piles up, and its ticks are made once
             self._axes = Figure(figsize=(9, 2.2)).add_axes((0.075, 0.22, 0.915, 0.75))
+            self._axes.xaxis.set_label_coords(0.5, -0.17)  # else each redraw measures all ticks to place it
+            self._axes.yaxis.set_label_coords(0, 0)
         ax = self._axes
         for old in (*ax.patches, *ax.collections, *ax.texts):
             old.remove()
