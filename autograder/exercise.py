@@ -46,7 +46,7 @@ class AnswerFailed(Exception):
     """The learner's own code raised, ended or overran. `line` is the learner's own source line, if it is known."""
 
     def __init__(self, kind: str, message: str, line: str = "", lineno: int = 0):
-        super().__init__(f"{kind}: {message}" if message else kind)
+        super().__init__(": ".join(filter(None, (kind, message))))
         self.kind, self.message, self.line, self.lineno = kind, message, line, lineno
 
 
