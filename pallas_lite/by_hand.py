@@ -78,8 +78,11 @@ class _Tape:
         self._add(verb, queue.popleft() if queue else None, slot)
 
     def _add(self, verb, block, slot):
-        # A copy out belongs to the step that has just run, a copy in to the next one.
+        # A copy out belongs to the step that has just run, a copy in to the next one. A wait for a copy out after
+        # that comes late, on behalf of the next step: steps never go back, so that a table reads downwards.
         step = max(self.runs - 1, 0) if verb in (OUT_START, OUT_WAIT) else self.runs
+        if verb == OUT_WAIT and self.events:
+            step = max(step, self.events[-1].step)
         self._append(Event(verb, step, slot.row.name, block, slot.index))
 
     def run(self, slots):

@@ -10,7 +10,7 @@ from .by_hand import record
 from .hardware import TOY, Machine
 from .plot import plot_timeline
 from .schedule import Schedule
-from .timeline import Timeline, timeline
+from .timeline import Timeline, timeline, unit_of
 from .verify import Hazard, verify
 
 
@@ -48,7 +48,11 @@ class View:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        picture = svg(plot_timeline(self.timeline, hazards=self.hazards[:1], limit=self.limit))
+        t = self.timeline
+        unit, name = unit_of(t.total)
+        # No bound here: for a loop whose order holds it up, the largest of the bounds is not what limits it.
+        title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
+        picture = svg(plot_timeline(t, hazards=self.hazards[:1], limit=self.limit, title=title))
         return (f'<div class="pallas-lite-view">{picture}<pre style="line-height:1.3">{html.escape(self.verdict)}\n\n'
                 f"{html.escape(self.table)}</pre></div>")
 
