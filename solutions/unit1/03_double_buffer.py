@@ -551,7 +551,7 @@ pl.show(pipelined, 8, depth=4, machine=far)
 
 # %% exercise="3.8"
 def faster(N, A, X, Y, B):
-    """Two slots each. Right for every N ≥ 0; on far HBM (α of 2 µs or more) faster than pallas_call's order for N ≥ 5."""
+    """Two slots each. Right for every N ≥ 0; on far HBM (α of 2 µs or more) faster than pallas_call for N ≥ 6."""
     ### BEGIN SOLUTION
     if N > 0:
         copy_in_start(A[0], X[0])

@@ -1,0 +1,288 @@
+"""Checks of chapter 3. A loop is judged by what it does on many N and depths: races, provenance, values, copies, time.
+
+Next: ../mutants/chapter3.py, the planted wrong answers that these checks must refuse, and the right ones they must take.
+"""
+import itertools
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pallas_lite as pl
+from pallas_lite.hardware import TOY, Machine
+
+from ..exercise import AnswerFailed, Trial, Wrong, exercise
+from ..handle import Handle, close
+
+FAR = TOY.with_(name="toy with far HBM", alpha=3e-6)
+US = 1e-6
+
+NUDGES = {
+    "read before wait": "A start only hands in the order. The data are there after the wait, so the wait must stand before "
+                        "the compute that reads this slot. And a slot that is being read cannot be filled at the same time.",
+    "uninitialised": "Follow this slot backwards through the table: who filled it before it is used here?",
+    "hbm race": "Two copies touch one block of HBM at the same time. Each block should be copied once.",
+    "revisit": "Each block of B should be written once. Which index does this copy out use?",
+}
+
+
+def first_hazard(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
+    """The nudge for a hazard: what was probably meant."""
+    if hazard.kind == "overwrite in flight":
+        if hazard.operand == "X":
+            return ("The slot is still being filled with another block. A slot of X takes one block at a time: next door is "
+                    "slot (i + 1) % depth.")
+        return ("The copy out still reads this slot while the kernel writes it anew. Wait for the older copy before the "
+                "kernel runs, not after.")
+    if hazard.kind == "never waited" and hazard.operand == "X":
+        return ("Nobody waits for this copy in. Step i needs the wait for its own block, in slot i % depth, before the compute "
+                "that reads it.")
+    if hazard.kind == "never waited":
+        return ("Count starts and waits of this slot: each start needs one wait. After the last step some copies are still "
+                "under way, and only an epilogue can wait for them.")
+    if hazard.kind == "hang":
+        if hazard.events[-1] == len(schedule) - 1:
+            return (f"This is the epilogue. With N = {n}, which slot did the last copy out leave from, and is it the one that "
+                    "you wait for?")
+        return "In the first steps nothing older is under way yet. A wait for an older copy needs an if."
+    return NUDGES[hazard.kind]
+
+
+def judge_loop(answer: Handle, trial: Trial, cases: Iterable[tuple[int, int]], *,
+               source: Callable[[int, int], int] = lambda n, i: i) -> list[tuple[str, int, int, pl.Schedule]]:
+    """Raises Wrong at the first (N, depth) where the loop is not right; else returns the recordings.
+
+    `source(n, i)` is the block of A that block i of B is made from.
+    """
+    recordings = []
+    for n, depth in cases:
+        case = f"N = {n}, depth = {depth}"
+        try:
+            schedule = answer.schedule(n, depth)
+        except AnswerFailed as failed:
+            if failed.kind not in ("BlockIndexError", "PipelineError"):
+                raise
+            mend = ("With no blocks there is no first copy to start and no last one to wait for: guard both ends."
+                    if n == 0 else "Which blocks and slots are there in this case? Say when the copy should not happen.")
+            raise Wrong(failed.message, case=case, got=failed.line, nudge=mend) from None
+        check_races(schedule, n, case)
+        check_blocks(schedule, n, case, source)
+        check_values(schedule, n, case, source, trial)
+        recordings.append((case, n, depth, schedule))
+    return recordings
+
+
+def check_races(schedule, n, case):
+    hazards = pl.verify(schedule)
+    if hazards:
+        h = hazards[0]
+        raise Wrong(f"The loop has a hazard: {h.kind}.", case=case, schedule=schedule, hazard=h,
+                    nudge=first_hazard(schedule, h, n))
+
+
+def check_blocks(schedule, n, case, source):
+    """No race, so provenance is certain: every block of B from its own block of A, each copied once."""
+    if schedule.steps != n:
+        raise Wrong(f"The kernel should run once for each block: {n} times.", case=case, got=f"{schedule.steps} times",
+                    schedule=schedule, nudge="Does every block of A pass through compute exactly once?")
+    made = pl.provenance(schedule)
+    for i in range(n):
+        step, read = made.get(("B", (i,)), (None, {"X": None}))
+        expected = f"B[{i}] made from A[{source(n, i)}]"
+        if step is None:
+            raise Wrong(f"B[{i}] is never written.", case=case, got=f"B[{i}] keeps its garbage", expected=expected,
+                        schedule=schedule, nudge="Which step should send its slot of Y to this block?")
+        if read["X"] != (source(n, i),):
+            got = f"B[{i}] made from A[{read['X'][0]}]"
+            number, event = next((k, e) for k, e in enumerate(schedule) if e.verb == "run" and e.step == step)
+            slot = event.slots[0]
+            mark = pl.Hazard("wrong slot", f"the kernel reads X[{slot}], which holds A[{read['X'][0]}].", "", "X", step, slot,
+                             (number,))
+            raise Wrong(f"No race, but B[{i}] comes from the wrong block.", case=case, got=got, expected=expected,
+                        schedule=schedule, hazard=mark,
+                        nudge="Say aloud which slot the copy filled, which one compute reads, and which one is sent out: "
+                              "a wrong slot or a wrong block is among them.")
+    for operand in "XY":
+        if schedule.copies(operand) > n:
+            raise Wrong(f"Each block should be copied once, so {n} copies of {operand}.", case=case,
+                        got=f"{schedule.copies(operand)} copies", schedule=schedule,
+                        nudge="A copy that nobody needs costs time. Which block is copied twice?")
+
+
+def check_values(schedule, n, case, source, trial):
+    """The same on values, with another kernel than the notebook's; data differ in every block and place."""
+    if not n:
+        return
+    blocks = trial.rng.permutation(n * 6).reshape(n, 2, 3).astype(np.float32) + np.arange(3, dtype=np.float32) / 8
+    expected = np.stack([3 * blocks[source(n, i)] - 1 for i in range(n)])
+    for mode in ("on_wait", "eager"):
+        got = pl.execute(schedule, blocks, lambda x: 3 * x - 1, pl.InterpretParams(dma_execution_mode=mode))
+        if not np.array_equal(got, expected):
+            bad = next(i for i in range(n) if not np.array_equal(got[i], expected[i]))
+            raise Wrong(f"B[{bad}] has wrong values.", case=case, got=got[bad], expected=expected[bad], schedule=schedule)
+
+
+def check_time(recordings, most: Callable[[int, int], float], machine: Machine = TOY, nudge: str = ""):
+    """Raises Wrong for the first recording that takes longer than `most(n, depth)` seconds on the machine."""
+    for case, n, depth, schedule in recordings:
+        t = pl.timeline(schedule, machine)
+        if n and t.total > most(n, depth) * (1 + 1e-9):
+            waits = [s for s in t.spans if s.waiting and s.start > 0]
+            where = f" It first stands still in step {waits[0].step}, at {waits[0].label}." if waits else ""
+            raise Wrong(f"Right, but too slow on the {machine.name}: the core waits too much.{where}",
+                        case=case, got=f"{t.total / US:.4g} µs", expected=f"at most {most(n, depth) / US:.4g} µs",
+                        timeline=t, nudge=nudge)
+
+
+def contract_time(n: int, depth: int, machine: Machine) -> float:
+    """Seconds of pallas_call's own order over n blocks, with `depth` slots for input and output."""
+    return pl.timeline(contract(n, depth), machine).total
+
+
+def contract(n: int, depth: int) -> pl.Schedule:
+    """The schedule of pallas_call's own order, with the block size and flops of a hand-written loop."""
+    from pallas_lite.engines.record import record
+    from pallas_lite.specs import Operand
+    order = [(i,) for i in range(n)]
+    cells = 250  # float32: blocks of 1000 bytes
+    operands = [Operand(name, array, output, depth, (n * cells,), np.dtype(np.float32), (cells,), (), order)
+                for name, array, output in (("X", "A", False), ("Y", "B", True))]
+    return record(n, operands, 1000.0, "pallas_call's order")
+
+
+def sizes(trial: Trial, visible: Iterable[int], low: int, high: int, step: int = 1) -> list[int]:
+    """The N to try: the visible ones, or every N of a range, then two larger ones that no one can know."""
+    if not trial.hidden:
+        return list(visible)
+    return [*range(low, high, step), *sorted(int(n) * step + low for n in trial.rng.choice(range(high, high + 12), 2, False))]
+
+
+@exercise("3.1", "The price of blocking", points=1)
+def blocking_time(answer: Handle, trial: Trial) -> None:
+    cases = [(1, 1.0, 3.0), (4, 2.0, 5.0), (7, 3.0, 0.5)]
+    if trial.hidden:
+        cases = [(int(trial.rng.integers(2, 40)), float(copy), float(kernel))
+                 for copy, kernel in trial.rng.permutation(np.arange(1, 19)).reshape(9, 2)[:6] / 4]
+    for n, copy, kernel in cases:
+        slips = {
+            n * (copy + kernel): "That is one copy a block. What becomes of the results?",
+            2 * copy + n * kernel: "That is what it would take if the copies ran beside the kernel. Here they block.",
+            2 * copy + kernel: "That is one block. How many are there?",
+            n * max(copy, kernel): "That would need copies and kernel to run side by side. In the picture, do they?",
+            2 * n * copy: "That counts the copies only; the core takes its time, too.",
+        }
+        right = n * (copy + kernel + copy)
+        close(answer.call(n, copy, kernel), right, "µs", slips={k: v for k, v in slips.items() if k != right},
+              case=f"n = {n}, copy = {copy:g} µs, kernel = {kernel:g} µs",
+              nudge="Read the first picture from left to right: one block is copied in, computed on, copied out; then the next.")
+
+
+@exercise("3.2", "Split", points=2)
+def one_slot(answer: Handle, trial: Trial) -> None:
+    cases = [(n, 1) for n in sizes(trial, (1, 2, 3, 4, 7), 1, 10)]
+    recordings = judge_loop(answer, trial, cases)
+    check_time(recordings, lambda n, depth: (2 * n + 1) * US,
+               nudge="The copy out reads Y; the next copy in writes X. They need not wait for each other, so let the wait for "
+                     "the copy out slide behind the next start.")
+
+
+LOOPS = {"a": "read before wait", "b": "overwrite in flight", "c": "wrong slot", "d": "fine", "e": "never waited"}
+ABOUT = {
+    "read before wait": "Find the wait for the copy in. Does it stand before or behind the compute that reads this slot?",
+    "overwrite in flight": "Take the second step. When the kernel writes Y, has the first step's copy out been waited for?",
+    "wrong slot": "Which slot did the copy in of step 1 fill, and which slot does compute read in step 1?",
+    "fine": "Take the rules one by one, with N = 3: every copy in has its wait before compute, and every copy out? Strange is "
+            "not wrong.",
+    "never waited": "Count copy_out_start and copy_out_wait for N = 2. Is there a wait for each start?",
+}
+
+
+@exercise("3.3", "Name the hazard", points=2)
+def hazards(answer: Handle, trial: Trial) -> None:
+    given = answer.value()
+    if not isinstance(given, dict):
+        raise Wrong('The answer should be a dict, such as {"a": "fine", "b": "fine", …}.', got=given)
+    names = {str(k).strip().lower(): " ".join(str(v).lower().split()) for k, v in given.items()}
+    for letter, right in LOOPS.items():
+        if letter not in names:
+            raise Wrong(f"Loop {letter} has no name yet.", got=given, nudge=f'Add "{letter}": "…" to the dict.')
+        if names[letter] not in LOOPS.values():
+            raise Wrong(f"{given.get(letter, names[letter])!r} is none of the five names.", case=f"loop {letter}",
+                        nudge="Take one of: " + ", ".join(f'"{name}"' for name in ABOUT) + ".")
+    for letter, right in LOOPS.items():
+        if names[letter] != right:
+            raise Wrong(f"Loop {letter} has another name.", case=f"loop {letter}", got=names[letter], nudge=ABOUT[right])
+
+
+@exercise("3.4", "Hoist the starts", points=2)
+def hoisted(answer: Handle, trial: Trial) -> None:
+    recordings = judge_loop(answer, trial, [(n, 2) for n in sizes(trial, (1, 2, 3, 4, 7), 1, 10)])
+    check_time(recordings, lambda n, depth: (2 * n + 1) * US,
+               nudge="The core waits for a copy in that could have run earlier. Start block i + 1 before you wait for block i.")
+    early_starts(recordings)
+
+
+def early_starts(recordings):
+    """Each copy in, but the first, is started before the step before it runs."""
+    for case, _, _, schedule in recordings:
+        ran, started = 0, 0
+        for number, e in enumerate(schedule):
+            if e.verb == "copy_in_start":
+                started += 1
+            elif e.verb == "run":
+                ran += 1
+                if ran < schedule.steps and started <= ran:
+                    mark = pl.Hazard("starts too late", f"when this step runs, the copy of block {ran} has not been started.",
+                                     "", "X", e.step, ran % 2, (number,))
+                    raise Wrong("Right, and no slower, but the copies in do not run beside the kernel.", case=case,
+                                schedule=schedule, hazard=mark,
+                                nudge="This time, start the copy of block i + 1 before step i runs; the other slot is free.")
+
+
+@exercise("3.5", "Sink the waits", points=2)
+def sunk(answer: Handle, trial: Trial) -> None:
+    recordings = judge_loop(answer, trial, [(n, 2) for n in sizes(trial, (2, 4, 6), 2, 12, 2)])
+    check_time(recordings, lambda n, depth: (n + 2) * US,
+               nudge="Look at the wait where the core first stands still. Could it stand one iteration later, just before its "
+                     "slot is needed again?")
+
+
+@exercise("3.6", "Both ends right", points=2)
+def double_buffer(answer: Handle, trial: Trial) -> None:
+    recordings = judge_loop(answer, trial, [(n, 2) for n in sizes(trial, (0, 1, 2, 3, 4, 7), 0, 12)])
+    check_time(recordings, lambda n, depth: (n + 2) * US,
+               nudge="Only the two ends need mending; between them, start early and wait late as before.")
+
+
+@exercise("3.7", "Depth k", points=3)
+def pipelined(answer: Handle, trial: Trial) -> None:
+    shapes = trial.pick([(n, depth) for depth in (1, 2, 3, 4) for n in (0, 1, 2, 3, 8)],
+                        list(itertools.product(sizes(trial, (), 0, 9), (1, 2, 3, 4, 5, 7))))
+    # Smallest first, so that a learner sees the smallest failing case.
+    recordings = judge_loop(answer, trial, sorted(shapes, key=lambda s: (s[0] + s[1], s)))
+    for machine in (TOY, FAR, *(FAR.with_(alpha=a * US) for a in trial.pick((), trial.rng.choice(range(4, 12), 2, False) / 2))):
+        check_time(recordings, lambda n, depth, m=machine: contract_time(n, depth, m), machine,
+                   nudge="How many copies in are under way when a step runs? With depth slots, depth − 1 blocks can be ahead; "
+                         "and the copies out may lag as far behind.")
+
+
+@exercise("3.8", "One wait, even later", points=2)
+def faster(answer: Handle, trial: Trial) -> None:
+    recordings = judge_loop(answer, trial, [(n, 2) for n in sizes(trial, (0, 1, 2, 3, 6, 8), 0, 10)])
+    check_time(recordings, lambda n, depth: contract_time(n, depth, FAR), FAR,
+               nudge="This is slower than pallas_call. Begin with double_buffer, and move one wait only.")
+    for alpha in trial.pick((3,), (2, 3, 5)):
+        machine = FAR.with_(alpha=alpha * US)
+        # Strictly faster; from N = 6 on there is always something to gain, at N = 5 there is not.
+        check_time([r for r in recordings if r[1] >= 6], lambda n, depth, m=machine: contract_time(n, depth, m) - 0.1 * US,
+                   machine, nudge="No faster than pallas_call yet. Which line could the old copy out of Y harm? Wait just "
+                                  "before that line, and no sooner: the next fetch will start earlier.")
+
+
+@exercise("3.9", "Grid and slices", points=3)
+def general(answer: Handle, trial: Trial) -> None:
+    def source(n, i):
+        side = int(n**0.5)
+        return i % side * side + i // side if side * side == n else n - 1 - i
+    ns = trial.pick((0, 1, 2, 3, 4, 8, 9), (*range(10), 15, 16, *map(int, trial.rng.integers(17, 24, 2)), 25))
+    recordings = judge_loop(answer, trial, [(n, 2) for n in ns], source=source)
+    check_time(recordings, lambda n, depth: (n + 2) * US,
+               nudge="The order of starts and waits should be that of double_buffer; only the blocks change.")
