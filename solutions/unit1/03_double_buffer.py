@@ -495,6 +495,13 @@ for depth in range(1, 8):
 # The second slot gains most, the third much less, and then the gain dries up, while each slot still costs its share of
 # SRAM. Chapter 7 turns this into a formula.
 #
+# **Predict, then move the sliders** (click one, and the arrow keys move it): at which depth is the last bubble between
+# the first step and the last gone? And with α at 0, what does a third slot gain?
+
+# %%
+pl.schedule_explorer(steps=8, depth=2, alpha=3e-6)
+
+# %% [markdown]
 # ### Exercise 3.7 · Depth k
 # Write the loop for any number of slots, and be as fast as `pallas_call` at the same depth.
 
