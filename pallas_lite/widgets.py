@@ -6,6 +6,7 @@ run (GitHub, a printed page, a closed kernel) a still picture and a sentence sta
 import base64
 import html
 import io
+import re
 import sys
 from functools import cached_property
 
@@ -114,7 +115,7 @@ class ScheduleExplorer:
 
     def _draw(self, limit: float | None = None):
         if self._axes is None:  # one figure for good, without pyplot: nothing piles up, and its ticks are made once
-            self._axes = Figure(figsize=(9, 2.2)).add_axes((0.075, 0.22, 0.915, 0.75))
+            self._axes = Figure(figsize=(9, 2.05)).add_axes((0.075, 0.205, 0.915, 0.77))
             self._axes.xaxis.set_label_coords(0.5, -0.17)  # else each redraw measures all ticks to place it
             self._axes.yaxis.set_label_coords(0, 0)
         ax = self._axes
@@ -126,8 +127,11 @@ class ScheduleExplorer:
         """The timeline as SVG on a white card. `limit`: the least end of the time axis, in seconds."""
         with matplotlib.rc_context({"svg.fonttype": "none"}):  # text as text: half the time, half the bytes
             text = svg(self._draw(max(limit or 0.0, self.timeline.total)))
+        # matplotlib's style sheet would reach the whole page: it becomes the drawing's own.
+        text = re.sub(r"<style.*?</style>", "", text, count=1, flags=re.DOTALL)
+        style = "max-width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt"
         label = html.escape(f"Timeline of the pipeline. {self.headline}", quote=True)
-        return text.replace("<svg ", f'<svg role="img" aria-label="{label}" style="max-width:100%;height:auto" ', 1)
+        return text.replace("<svg ", f'<svg role="img" aria-label="{label}" style="{style}" ', 1)
 
     def png(self) -> bytes:
         """The timeline as a picture for places that show no widgets."""
@@ -163,7 +167,7 @@ class ScheduleExplorer:
         self._notes = {name: w.HTML() for name in self.controls}
         self._words, self._image, self._more = w.HTML(), w.HTML(), w.HTML()
         self._hold = w.Checkbox(False, description="keep the time axis, to compare", indent=False,
-                                layout={"width": "17em"})
+                                layout={"width": "22em"})
         self._hold.observe(self._held, "value")
         reset = w.Button(description="Reset", tooltip="Back to the numbers in the cell", layout={"width": "6em"})
         reset.on_click(lambda _: self.set(**self.first))
@@ -228,7 +232,8 @@ class ScheduleExplorer:
         # role=status: a screen reader says the new result after a key press.
         self._words.value = f'<b role="status" style="font-size:1.1em">{html.escape(self.headline)}</b>'
         self._image.value = self.picture(self._limit)
-        self._more.value = "<br>".join(html.escape(line) for line in self.details.splitlines())
+        lines = "<br>".join(html.escape(line) for line in self.details.splitlines())
+        self._more.value = f'<div style="line-height:1.5">{lines}</div>'
 
     # -- display
 
