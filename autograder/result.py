@@ -103,7 +103,7 @@ class Result:
         if self.schedule is not None:
             lines = [f'<span style="font-weight:700;text-decoration:underline {SIGNS["wrong"][1]} 2px">{e(x)}</span>'
                      if "✗" in x else e(x) for x in self.table().split("\n")]
-            parts.append('<pre style="margin:8px 0 0;padding:6px;overflow-x:auto;line-height:1.35;color:inherit;'
+            parts.append('<pre style="margin:8px 0 0;padding:6px;overflow-x:auto;line-height:1.35;font-family:monospace;color:inherit;'
                          f'background:rgba(128,128,128,.1)">{chr(10).join(lines)}</pre>')
             parts.append(self.picture())
         if self.nudge:

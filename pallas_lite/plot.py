@@ -38,7 +38,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
         x, width = s.start / unit, (s.end - s.start) / unit
         bad = s.event in marked
         if bad:
-            ax.text(x, y + 0.43, "✗", ha="left", va="bottom", fontsize=10, color=MARK, zorder=5, weight="bold")
+            ax.text(x, y + 0.38, " ✗", ha="left", va="top", fontsize=10, color=MARK, zorder=5, weight="bold")
         if s.waiting:
             bubbles.append((_box(x, width, y, 0.22), MARK if bad else BUBBLE))
             continue

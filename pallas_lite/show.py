@@ -53,7 +53,7 @@ class View:
         # No bound here: for a loop whose order holds it up, the largest of the bounds is not what limits it.
         title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
         picture = svg(plot_timeline(t, hazards=self.hazards[:1], limit=self.limit, title=title))
-        return (f'<div class="pallas-lite-view">{picture}<pre style="line-height:1.3">{html.escape(self.verdict)}\n\n'
+        return (f'<div class="pallas-lite-view">{picture}<pre style="line-height:1.3;font-family:monospace;overflow-x:auto">{html.escape(self.verdict)}\n\n'
                 f"{html.escape(self.table)}</pre></div>")
 
 

@@ -157,7 +157,7 @@ class _Walk:
                 copy = place.writes[0]
                 self.report("read before wait", e, f"the kernel reads {name} while the copy of "
                             f"{x.show(self.schedule.events[copy].block)} to it is still in flight.",
-                            f"Call copy_in_wait({name}) before the kernel runs.", x.name, s, copy, number)
+                            f"Call copy_in_wait({name}) before the kernel runs, or copy to another slot.", x.name, s, copy, number)
             elif place.last is None and not place.clash:
                 self.report("uninitialised", e, f"the kernel reads {name}, which no copy has filled.",
                             f"Start a copy into {name} and wait for it first.", x.name, s, number)

@@ -1,11 +1,12 @@
 """Checks of chapter 3. A loop is judged by what it does on many N and depths: races, provenance, values, copies, time.
 
-Next: ../mutants/chapter3.py, the planted wrong answers that these checks must refuse, and the right ones they must take.
+Next: ../mutants/chapter3.py, planted wrong answers that these checks must refuse, and right ones that they must take.
 """
 import itertools
 from collections.abc import Callable, Iterable
 
 import numpy as np
+
 import pallas_lite as pl
 from pallas_lite.hardware import TOY, Machine
 
@@ -16,8 +17,10 @@ FAR = TOY.with_(name="toy with far HBM", alpha=3e-6)
 US = 1e-6
 
 NUDGES = {
-    "read before wait": "A start only hands in the order. The data are there after the wait, so the wait must stand before "
-                        "the compute that reads this slot. And a slot that is being read cannot be filled at the same time.",
+    "read before wait": "A start only hands in the order. The data are there after the wait, so the wait must stand "
+                        "before "
+                        "the compute that reads this slot. And a slot that is being read cannot be filled at the "
+                        "same time.",
     "uninitialised": "Follow this slot backwards through the table: who filled it before it is used here?",
     "hbm race": "Two copies touch one block of HBM at the same time. Each block should be copied once.",
     "revisit": "Each block of B should be written once. Which index does this copy out use?",
@@ -28,19 +31,24 @@ def first_hazard(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
     """The nudge for a hazard: what was probably meant."""
     if hazard.kind == "overwrite in flight":
         if hazard.operand == "X":
-            return ("The slot is still being filled with another block. A slot of X takes one block at a time: next door is "
+            return ("The slot is still being filled with another block. A slot of X takes one block at a time: next "
+                    "door is "
                     "slot (i + 1) % depth.")
-        return ("The copy out still reads this slot while the kernel writes it anew. Wait for the older copy before the "
+        return ("The copy out still reads this slot while the kernel writes it anew. Wait for the older copy before "
+                "the "
                 "kernel runs, not after.")
     if hazard.kind == "never waited" and hazard.operand == "X":
-        return ("Nobody waits for this copy in. Step i needs the wait for its own block, in slot i % depth, before the compute "
+        return ("Nobody waits for this copy in. Step i needs the wait for its own block, in slot i % depth, before "
+                "the compute "
                 "that reads it.")
     if hazard.kind == "never waited":
-        return ("Count starts and waits of this slot: each start needs one wait. After the last step some copies are still "
+        return ("Count starts and waits of this slot: each start needs one wait. After the last step some copies "
+                "are still "
                 "under way, and only an epilogue can wait for them.")
     if hazard.kind == "hang":
         if hazard.events[-1] == len(schedule) - 1:
-            return (f"This is the epilogue. With N = {n}, which slot did the last copy out leave from, and is it the one that "
+            return (f"This is the epilogue. With N = {n}, which slot did the last copy out leave from, and is it "
+                    "the one that "
                     "you wait for?")
         return "In the first steps nothing older is under way yet. A wait for an older copy needs an if."
     return NUDGES[hazard.kind]
@@ -61,7 +69,8 @@ def judge_loop(answer: Handle, trial: Trial, cases: Iterable[tuple[int, int]], *
             if failed.kind not in ("BlockIndexError", "PipelineError"):
                 raise
             mend = ("With no blocks there is no first copy to start and no last one to wait for: guard both ends."
-                    if n == 0 else "Which blocks and slots are there in this case? Say when the copy should not happen.")
+                    if n == 0 else "Which blocks and slots are there in this case? Say when the copy should not "
+                                   "happen.")
             raise Wrong(failed.message, case=case, got=failed.line, nudge=mend) from None
         check_races(schedule, n, case)
         check_blocks(schedule, n, case, source)
@@ -94,11 +103,12 @@ def check_blocks(schedule, n, case, source):
             got = f"B[{i}] made from A[{read['X'][0]}]"
             number, event = next((k, e) for k, e in enumerate(schedule) if e.verb == "run" and e.step == step)
             slot = event.slots[0]
-            mark = pl.Hazard("wrong slot", f"the kernel reads X[{slot}], which holds A[{read['X'][0]}].", "", "X", step, slot,
-                             (number,))
+            message = f"the kernel reads X[{slot}], which holds A[{read['X'][0]}]."
+            mark = pl.Hazard("wrong block", message, "", "X", step, slot, (number,))
             raise Wrong(f"No race, but B[{i}] comes from the wrong block.", case=case, got=got, expected=expected,
                         schedule=schedule, hazard=mark,
-                        nudge="Say aloud which slot the copy filled, which one compute reads, and which one is sent out: "
+                        nudge="Say aloud which slot the copy filled, which one compute reads, and which one is sent "
+                              "out: "
                               "a wrong slot or a wrong block is among them.")
     for operand in "XY":
         if schedule.copies(operand) > n:
@@ -117,7 +127,8 @@ def check_values(schedule, n, case, source, trial):
         got = pl.execute(schedule, blocks, lambda x: 3 * x - 1, pl.InterpretParams(dma_execution_mode=mode))
         if not np.array_equal(got, expected):
             bad = next(i for i in range(n) if not np.array_equal(got[i], expected[i]))
-            raise Wrong(f"B[{bad}] has wrong values.", case=case, got=got[bad], expected=expected[bad], schedule=schedule)
+            raise Wrong(f"B[{bad}] has wrong values.", case=case, got=got[bad], expected=expected[bad],
+                        schedule=schedule)
 
 
 def check_time(recordings, most: Callable[[int, int], float], machine: Machine = TOY, nudge: str = ""):
@@ -152,7 +163,8 @@ def sizes(trial: Trial, visible: Iterable[int], low: int, high: int, step: int =
     """The N to try: the visible ones, or every N of a range, then two larger ones that no one can know."""
     if not trial.hidden:
         return list(visible)
-    return [*range(low, high, step), *sorted(int(n) * step + low for n in trial.rng.choice(range(high, high + 12), 2, False))]
+    larger = sorted(int(n) * step + low for n in trial.rng.choice(range(high, high + 12), 2, False))
+    return [*range(low, high, step), *larger]
 
 
 @exercise("3.1", "The price of blocking", points=1)
@@ -172,7 +184,8 @@ def blocking_time(answer: Handle, trial: Trial) -> None:
         right = n * (copy + kernel + copy)
         close(answer.call(n, copy, kernel), right, "µs", slips={k: v for k, v in slips.items() if k != right},
               case=f"n = {n}, copy = {copy:g} µs, kernel = {kernel:g} µs",
-              nudge="Read the first picture from left to right: one block is copied in, computed on, copied out; then the next.")
+              nudge="Read the first picture from left to right: one block is copied in, computed on, copied out; "
+                    "then the next.")
 
 
 @exercise("3.2", "Split", points=2)
@@ -180,16 +193,20 @@ def one_slot(answer: Handle, trial: Trial) -> None:
     cases = [(n, 1) for n in sizes(trial, (1, 2, 3, 4, 7), 1, 10)]
     recordings = judge_loop(answer, trial, cases)
     check_time(recordings, lambda n, depth: (2 * n + 1) * US,
-               nudge="The copy out reads Y; the next copy in writes X. They need not wait for each other, so let the wait for "
+               nudge="The copy out reads Y; the next copy in writes X. They need not wait for each other, so let "
+                     "the wait for "
                      "the copy out slide behind the next start.")
 
 
 LOOPS = {"a": "read before wait", "b": "overwrite in flight", "c": "wrong slot", "d": "fine", "e": "never waited"}
 ABOUT = {
-    "read before wait": "Find the wait for the copy in. Does it stand before or behind the compute that reads this slot?",
-    "overwrite in flight": "Take the second step. When the kernel writes Y, has the first step's copy out been waited for?",
+    "read before wait": "Find the wait for the copy in. Does it stand before or behind the compute that reads this "
+                        "slot?",
+    "overwrite in flight": "Take the second step. When the kernel writes Y, has the first step's copy out been "
+                           "waited for?",
     "wrong slot": "Which slot did the copy in of step 1 fill, and which slot does compute read in step 1?",
-    "fine": "Take the rules one by one, with N = 3: every copy in has its wait before compute, and every copy out? Strange is "
+    "fine": "Take the rules one by one, with N = 3: every copy in has its wait before compute, and every copy out? "
+            "Strange is "
             "not wrong.",
     "never waited": "Count copy_out_start and copy_out_wait for N = 2. Is there a wait for each start?",
 }
@@ -201,7 +218,7 @@ def hazards(answer: Handle, trial: Trial) -> None:
     if not isinstance(given, dict):
         raise Wrong('The answer should be a dict, such as {"a": "fine", "b": "fine", …}.', got=given)
     names = {str(k).strip().lower(): " ".join(str(v).lower().split()) for k, v in given.items()}
-    for letter, right in LOOPS.items():
+    for letter in LOOPS:
         if letter not in names:
             raise Wrong(f"Loop {letter} has no name yet.", got=given, nudge=f'Add "{letter}": "…" to the dict.')
         if names[letter] not in LOOPS.values():
@@ -209,14 +226,16 @@ def hazards(answer: Handle, trial: Trial) -> None:
                         nudge="Take one of: " + ", ".join(f'"{name}"' for name in ABOUT) + ".")
     for letter, right in LOOPS.items():
         if names[letter] != right:
-            raise Wrong(f"Loop {letter} has another name.", case=f"loop {letter}", got=names[letter], nudge=ABOUT[right])
+            raise Wrong(f"Loop {letter} has another name.", case=f"loop {letter}", got=names[letter],
+                        nudge=ABOUT[right])
 
 
 @exercise("3.4", "Hoist the starts", points=2)
 def hoisted(answer: Handle, trial: Trial) -> None:
     recordings = judge_loop(answer, trial, [(n, 2) for n in sizes(trial, (1, 2, 3, 4, 7), 1, 10)])
     check_time(recordings, lambda n, depth: (2 * n + 1) * US,
-               nudge="The core waits for a copy in that could have run earlier. Start block i + 1 before you wait for block i.")
+               nudge="The core waits for a copy in that could have run earlier. Start block i + 1 before you wait "
+                     "for block i.")
     early_starts(recordings)
 
 
@@ -230,18 +249,21 @@ def early_starts(recordings):
             elif e.verb == "run":
                 ran += 1
                 if ran < schedule.steps and started <= ran:
-                    mark = pl.Hazard("starts too late", f"when this step runs, the copy of block {ran} has not been started.",
+                    mark = pl.Hazard("starts too late", f"when this step runs, the copy of block {ran} has not been "
+                                                        "started.",
                                      "", "X", e.step, ran % 2, (number,))
                     raise Wrong("Right, and no slower, but the copies in do not run beside the kernel.", case=case,
                                 schedule=schedule, hazard=mark,
-                                nudge="This time, start the copy of block i + 1 before step i runs; the other slot is free.")
+                                nudge="This time, start the copy of block i + 1 before step i runs; the other slot "
+                                      "is free.")
 
 
 @exercise("3.5", "Sink the waits", points=2)
 def sunk(answer: Handle, trial: Trial) -> None:
     recordings = judge_loop(answer, trial, [(n, 2) for n in sizes(trial, (2, 4, 6), 2, 12, 2)])
     check_time(recordings, lambda n, depth: (n + 2) * US,
-               nudge="Look at the wait where the core first stands still. Could it stand one iteration later, just before its "
+               nudge="Look at the wait where the core first stands still. Could it stand one iteration later, just "
+                     "before its "
                      "slot is needed again?")
 
 
@@ -258,9 +280,11 @@ def pipelined(answer: Handle, trial: Trial) -> None:
                         list(itertools.product(sizes(trial, (), 0, 9), (1, 2, 3, 4, 5, 7))))
     # Smallest first, so that a learner sees the smallest failing case.
     recordings = judge_loop(answer, trial, sorted(shapes, key=lambda s: (s[0] + s[1], s)))
-    for machine in (TOY, FAR, *(FAR.with_(alpha=a * US) for a in trial.pick((), trial.rng.choice(range(4, 12), 2, False) / 2))):
+    alphas = trial.pick((), trial.rng.choice(range(4, 12), 2, False) / 2)
+    for machine in (TOY, FAR, *(FAR.with_(alpha=a * US) for a in alphas)):
         check_time(recordings, lambda n, depth, m=machine: contract_time(n, depth, m), machine,
-                   nudge="How many copies in are under way when a step runs? With depth slots, depth − 1 blocks can be ahead; "
+                   nudge="How many copies in are under way when a step runs? With depth slots, depth − 1 blocks can "
+                         "be ahead; "
                          "and the copies out may lag as far behind.")
 
 
@@ -272,8 +296,11 @@ def faster(answer: Handle, trial: Trial) -> None:
     for alpha in trial.pick((3,), (2, 3, 5)):
         machine = FAR.with_(alpha=alpha * US)
         # Strictly faster; from N = 6 on there is always something to gain, at N = 5 there is not.
-        check_time([r for r in recordings if r[1] >= 6], lambda n, depth, m=machine: contract_time(n, depth, m) - 0.1 * US,
-                   machine, nudge="No faster than pallas_call yet. Which line could the old copy out of Y harm? Wait just "
+        check_time([r for r in recordings if r[1] >= 6],
+                   lambda n, depth, m=machine: contract_time(n, depth, m) - 0.1 * US,
+                   machine,
+                   nudge="No faster than pallas_call yet. Which line could the old copy out of Y harm? "
+                                  "Wait just "
                                   "before that line, and no sooner: the next fetch will start earlier.")
 
 

@@ -1,11 +1,11 @@
-"""Planted answers of chapter 3: wrong ones, each with its misconception and a word that the message must contain; right ones.
+"""Planted answers of chapter 3: wrong ones, each with its misconception and a word that its message must contain;
+and right ones.
 
 `WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/.
 """
 from collections import deque
 
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
-
 
 # One slot
 
@@ -506,7 +506,8 @@ def by_generators(N, A, X, Y, B):
         copy_out_wait(Y[i % 2])
 
 
-_RIGHT_NAMES = {"a": "read before wait", "b": "overwrite in flight", "c": "wrong slot", "d": "fine", "e": "never waited"}
+_RIGHT_NAMES = {"a": "read before wait", "b": "overwrite in flight", "c": "wrong slot", "d": "fine", "e": "never "
+                                                                                                          "waited"}
 
 WRONG = {
     "3.1": [
@@ -580,8 +581,7 @@ def blocking_time_as_a_sum(n, copy, kernel):
 RIGHT = {
     "3.1": [("adds up block by block", blocking_time_as_a_sum)],
     "3.2": [("fetches after the kernel instead of waiting later", one_slot_other_end)],
-    "3.3": [("capitals and blanks", {"A": "Read before wait ", "B": "OVERWRITE IN FLIGHT", "C": "wrong  slot", "D": "Fine",
-                                     "E": "never waited"})],
+    "3.3": [("capitals and blanks", {letter.upper(): f" {name.upper()} " for letter, name in _RIGHT_NAMES.items()})],
     "3.4": [("swaps two names", hoisted_unrolled_by_two), ("sinks the waits already", sunk_before_the_kernel)],
     "3.5": [("waits just before the kernel writes", sunk_before_the_kernel)],
     "3.6": [("waits just before the kernel writes", sunk_before_the_kernel)],

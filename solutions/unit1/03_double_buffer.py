@@ -1,13 +1,14 @@
 # %% [markdown]
 # # 3 · Deriving the double buffer
 #
-# Four blocks lie in HBM. Each one takes 1 µs to copy into SRAM, 1 µs to compute on, and 1 µs to copy out again.
-# `A` and `B` are arrays in HBM; `X` and `Y` are *slots* in SRAM, each as large as one block.
+# Four blocks lie in HBM. Each one takes 1 µs to copy into SRAM, 1 µs to compute on, and 1 µs to copy out again. `A`
+# and `B` are arrays in HBM; `X` and `Y` are *slots* in SRAM, each as large as one block.
 #
 # **Predict before you run the cell:** for what part of the time does the core compute?
 
 # %%
 import numpy as np
+
 import pallas_lite as pl
 from autograder import check
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
@@ -18,11 +19,9 @@ def copy_in(block, slot):
     copy_in_start(block, slot)
     copy_in_wait(slot)
 
-
 def copy_out(slot, block):
     copy_out_start(slot, block)
     copy_out_wait(slot)
-
 
 def blocking(N, A, X, Y, B):
     for i in range(N):
@@ -30,12 +29,11 @@ def blocking(N, A, X, Y, B):
         compute(X[0], Y[0])  # runs the kernel: Y = X + 1
         copy_out(Y[0], B[i])
 
-
 pl.show(blocking, 4, depth=1)
 
 # %% [markdown]
-# A third of the time. In the picture, time runs to the right; hatched means that the core stands still and waits for a
-# copy. The table has the same recording in program order: each row from left to right, then the next row.
+# A third of the time. In the picture, time runs to the right; hatched means that the core stands still and waits for
+# a copy. The table has the same recording in program order: each row from left to right, then the next row.
 #
 # The obvious cure is a faster core. **Predict:** with a core *ten times* as fast, how long does the loop take?
 
@@ -44,9 +42,9 @@ fast = TOY.with_(name="toy with a core ten times as fast", flops=10 * TOY.flops)
 pl.show(blocking, 4, depth=1, machine=fast, limit=12e-6)
 
 # %% [markdown]
-# The new core is ten times as fast, and most of the time is still there: a core that waits cannot be helped by
-# speed. Keep that total in mind. By the end of this chapter the *old* core will beat it, with the same copies and the
-# same kernel. You will only move lines.
+# The new core is ten times as fast, and most of the time is still there: a core that waits cannot be helped by speed.
+# Keep that total in mind. By the end of this chapter the *old* core will beat it, with the same copies and the same
+# kernel. You will only move lines.
 #
 # ### Exercise 3.1 · The price of blocking
 # Give the modelled time of `blocking` as a formula: any number of blocks, any speed of copies and kernel.
@@ -80,8 +78,8 @@ check("3.1", blocking_time)
 # ## A copy is a start and a wait
 #
 # The core does not carry the data itself. `copy_in_start` hands an order to the copy engine and returns at once;
-# `copy_in_wait` holds the core until the data have arrived. Our `copy_in` does the one right after the other, and that
-# is all that "blocking" means.
+# `copy_in_wait` holds the core until the data have arrived. Our `copy_in` does the one right after the other, and
+# that is all that "blocking" means.
 #
 # Let us look at the loop with both halves written out, unrolled for four blocks. `pl.record` runs a loop once, on
 # handles instead of data, and notes down what it does:
@@ -96,8 +94,8 @@ print(pl.record(blocking, 4, depth=1).listing())
 # 2. a copy out starts after the step that **writes** its slot of Y;
 # 3. a slot gets new contents only when its last reader is **done**.
 #
-# All other order is habit. So there are two moves, and this chapter is nothing but these two:
-# **start each copy as early as its slot allows, and wait for it as late as you can.**
+# All other order is habit. So there are two moves, and this chapter is nothing but these two: **start each copy as
+# early as its slot allows, and wait for it as late as you can.**
 #
 # ### Exercise 3.2 · Split
 # Write the loop with the four verbs, on one slot of each, so that each copy out runs while the next block comes in:
@@ -121,26 +119,27 @@ def one_slot(N, A, X, Y, B):
 # %% check="3.2"
 check("3.2", one_slot)
 
-# %%
-pl.show(one_slot, 4, depth=1, limit=12e-6)
-
 # %% [markdown]
 # <details><summary>Hint 1: a nudge</summary>
 # Who needs the copy out to be over? Not the next copy in: that one fills X, and the copy out reads Y.
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
-# Let <code>copy_out_wait(Y[0])</code> slide into the <em>next</em> iteration, to the last place where it still protects
-# Y[0]. Then mend both ends: the first iteration has nothing to wait for, and the last copy still needs its wait.
+# Let <code>copy_out_wait(Y[0])</code> slide into the <em>next</em> iteration, to the last place where it still
+# protects Y[0]. Then mend both ends: the first iteration has nothing to wait for, and the last copy still needs its
+# wait.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
 # In the loop: start in, wait in, <code>if i > 0:</code> wait out, compute, start out. After the loop: one more wait.
 # </details>
 
+# %%
+pl.show(one_slot, 4, depth=1, limit=12e-6)
+
 # %% [markdown]
 # ## One slot is not enough
 #
-# The copy *in* still keeps the core waiting. Block A[1] needs nothing that step 0 computes, so why not start its
-# copy before step 0 runs? `greedy` does that, with a single slot of X.
+# The copy *in* still keeps the core waiting. Block A[1] needs nothing that step 0 computes, so why not start its copy
+# before step 0 runs? `greedy` does that, with a single slot of X.
 #
 # **Predict:** A holds 10, 20, 30, 40, and the kernel adds 1. What will B hold?
 
@@ -154,7 +153,6 @@ def greedy(N, A, X, Y, B):
         compute(X[0], Y[0])
         copy_out(Y[0], B[i])
 
-
 numbers = np.array([10.0, 20.0, 30.0, 40.0])
 schedule = pl.record(greedy, 4, depth=1)
 for arrive in "on_wait", "eager", "random":
@@ -162,9 +160,9 @@ for arrive in "on_wait", "eager", "random":
     print(f"copies arrive {arrive:8}", pl.execute(schedule, numbers, params=params))
 
 # %% [markdown]
-# One program, three answers, and all three machines obey the rules. A copy may land at any moment between its start and
-# its wait. Where copies land as late as they may, the result is right, by luck; where they land at once,
-# each step computes on the block *after* its own. A test on the first machine would have passed for years.
+# One program, three answers, and all three machines obey the rules. A copy may land at any moment between its start
+# and its wait. Where copies land as late as they may, the result is right, by luck; where they land at once, each
+# step computes on the block *after* its own. A test on the first machine would have passed for years.
 #
 # The verifier does not trust to luck. It asks whether *any* choice of moments could change a result:
 
@@ -173,8 +171,8 @@ pl.show(greedy, 4, depth=1)
 
 # %% [markdown]
 # What went wrong is odd, once you think about it. Copying A[1] needs no *value* from step 0. It only needs a *place*,
-# and the one place is taken. That is a **false dependence**: it is not about data, it is about room. And room can
-# be bought.
+# and the one place is taken. That is a **false dependence**: it is not about data, it is about room. And room can be
+# bought.
 #
 # ### Exercise 3.3 · Name the hazard
 # Read these five loops as the verifier would, with two slots and any N, and say of each what is wrong.
@@ -187,7 +185,6 @@ def loop_a(N, A, X, Y, B):
         copy_in_wait(X[i % 2])
         copy_out(Y[i % 2], B[i])
 
-
 def loop_b(N, A, X, Y, B):
     for i in range(N):
         copy_in(A[i], X[i % 2])
@@ -196,7 +193,6 @@ def loop_b(N, A, X, Y, B):
             copy_out_wait(Y[0])
         copy_out_start(Y[0], B[i])
     copy_out_wait(Y[0])
-
 
 def loop_c(N, A, X, Y, B):
     for i in range(N):
@@ -215,7 +211,6 @@ def loop_d(N, A, X, Y, B):
         copy_out_start(Y[i % 2], B[i])
     for i in range(max(0, N - 2), N):
         copy_out_wait(Y[i % 2])
-
 
 def loop_e(N, A, X, Y, B):
     for i in range(N):
@@ -244,36 +239,37 @@ check("3.3", hazards)
 
 # %% [markdown]
 # <details><summary>Hint 1: a nudge</summary>
-# Take N = 3 and a finger for each slot. At each <code>compute</code>, ask two things: has X's copy been waited for? Is
-# a copy out of that Y still under way?
+# Take N = 3 and a finger for each slot. At each <code>compute</code>, ask two things: has X's copy been waited for?
+# Is a copy out of that Y still under way?
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
-# Pair each start with its wait. A wait that stands <em>behind</em> the step that needs it protects nothing; a
-# start without a partner is never waited for.
+# Pair each start with its wait. A wait that stands <em>behind</em> the step that needs it protects nothing; a start
+# without a partner is never waited for.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
-# <code>hazards = {"a": "…", "b": "…", "c": "…", "d": "…", "e": "…"}</code>. One of the five looks strange and is fine. One
-# waits in all the right places and still reads X[0] in every step.
+# <code>hazards = {"a": "…", "b": "…", "c": "…", "d": "…", "e": "…"}</code>. One of the five looks strange and is
+# fine. One waits in all the right places and still reads X[0] in every step.
 # </details>
 
 # %% [markdown]
 # When you have your answer, let the tools give theirs: the verdict on four blocks, and the values.
 
 # %%
-for letter, loop in zip("abcde", (loop_a, loop_b, loop_c, loop_d, loop_e)):
+for letter, loop in zip("abcde", (loop_a, loop_b, loop_c, loop_d, loop_e), strict=True):
     view = pl.show(loop, 4)
     print(f"{letter}  {view.verdict.splitlines()[0]}\n   B = {pl.execute(view.schedule, numbers)}\n")
 
 # %% [markdown]
-# Slots start as garbage, shown as `nan`; that is what `a` reads. Now look at `c`. The verifier is content: no choice of
-# moments changes the result. The result is wrong all the same, each time in the same way. And `greedy` had shown us the opposite:
-# right numbers, from a race. **Race-free and right are two questions**, so every check in this chapter asks both.
+# Slots start as garbage, shown as `nan`; that is what `a` reads. Now look at `c`. The verifier is content: no choice
+# of moments changes the result. The result is wrong all the same, each time in the same way. And `greedy` had shown
+# us the opposite: right numbers, from a race. **Race-free and right are two questions**, so every check in this
+# chapter asks both.
 
 # %% [markdown]
 # ## Start early: two slots
 #
-# Block i goes to slot `i % 2`, so its neighbours never share a slot. Let us buy a second slot of each, and
-# change nothing else. **Predict:** what does that gain?
+# Block i goes to slot `i % 2`, so its neighbours never share a slot. Let us buy a second slot of each, and change
+# nothing else. **Predict:** what does that gain?
 
 # %%
 def two_slots(N, A, X, Y, B):
@@ -283,15 +279,14 @@ def two_slots(N, A, X, Y, B):
         compute(X[slot], Y[slot])
         copy_out(Y[slot], B[i])
 
-
 pl.show(two_slots, 4, limit=12e-6)
 
 # %% [markdown]
 # Not a thing, apart from the colours. Slots *allow* overlap; only the order of lines makes it.
 #
 # ### Exercise 3.4 · Hoist the starts
-# Start the copy of block i + 1 before step i runs, and let each copy out block as before. **Predict first:** how many µs
-# for four blocks?
+# Start the copy of block i + 1 before step i runs, and let each copy out block as before. **Predict first:** how many
+# µs for four blocks?
 
 # %% exercise="3.4"
 def hoisted(N, A, X, Y, B):
@@ -311,33 +306,32 @@ def hoisted(N, A, X, Y, B):
 # %% check="3.4"
 check("3.4", hoisted)
 
-# %%
-pl.show(hoisted, 4, limit=12e-6)
-
 # %% [markdown]
 # <details><summary>Hint 1: a nudge</summary>
 # If every iteration starts the copy of the <em>next</em> block, who starts the first one? And what should the last
 # iteration start?
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
-# One start before the loop (the <em>prologue</em>). Inside: start i + 1 if there is one, then wait for i, which
-# was started an iteration ago, then compute, then copy out.
+# One start before the loop (the <em>prologue</em>). Inside: start i + 1 if there is one, then wait for i, which was
+# started an iteration ago, then compute, then copy out.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
-# <code>copy_in_start(A[0], X[0])</code>, then in the loop
-# <code>if i + 1 < N: copy_in_start(A[i + 1], X[(i + 1) % 2])</code>, then <code>copy_in_wait(X[i % 2])</code> and the rest
-# as in <code>two_slots</code>.
+# <code>copy_in_start(A[0], X[0])</code>, then in the loop <code>if i + 1 < N: copy_in_start(A[i + 1], X[(i + 1) %
+# 2])</code>, then <code>copy_in_wait(X[i % 2])</code> and the rest as in <code>two_slots</code>.
 # </details>
 
+# %%
+pl.show(hoisted, 4, limit=12e-6)
+
 # %% [markdown]
-# Did you predict less? Many do. Starting early hides the copies in, and no more: now the core waits for each copy *out*.
-# Waiting late, on a single slot, had gained just as much. Each move alone takes away one of two waits; we want
+# Did you predict less? Many do. Starting early hides the copies in, and no more: now the core waits for each copy
+# *out*. Waiting late, on a single slot, had gained just as much. Each move alone takes away one of two waits; we want
 # both.
 #
 # ## Wait late
 #
-# With two slots of Y, who needs the copy out of Y[0] to be over? Only the step that writes Y[0] again, and that is two
-# steps away.
+# With two slots of Y, who needs the copy out of Y[0] to be over? Only the step that writes Y[0] again, and that is
+# two steps away.
 #
 # ### Exercise 3.5 · Sink the waits
 # Take your `hoisted` and move each `copy_out_wait` to a later iteration: N + 2 µs. An **even** N is enough for now.
@@ -362,28 +356,28 @@ def sunk(N, A, X, Y, B):
 # %% check="3.5"
 check("3.5", sunk)
 
-# %%
-pl.show(sunk, 4, limit=12e-6)
-
 # %% [markdown]
 # <details><summary>Hint 1: a nudge</summary>
 # In iteration i, do not wait for the copy that you have just started. Wait for an older one.
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
-# The copy out of the step before left from the <em>other</em> slot. Wait for that one; in the first iteration there is
-# none. One copy is left over after the loop.
+# The copy out of the step before left from the <em>other</em> slot. Wait for that one; in the first iteration there
+# is none. One copy is left over after the loop.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
-# Replace the wait by <code>if i > 0: copy_out_wait(Y[(i + 1) % 2])</code> and add <code>copy_out_wait(Y[1])</code> after the
-# loop.
+# Replace the wait by <code>if i > 0: copy_out_wait(Y[(i + 1) % 2])</code> and add <code>copy_out_wait(Y[1])</code>
+# after the loop.
 # </details>
+
+# %%
+pl.show(sunk, 4, limit=12e-6)
 
 # %% [markdown]
 # ## Roll it up, and try to break it
 #
-# Both moves together give the loop that stands in most tutorials: a *prologue* before the loop, the *main loop*, an *epilogue*
-# after it. (If the last two exercises are still open: this is where they lead.) Is the old core now
-# ahead of the fast one?
+# Both moves together give the loop that stands in most tutorials: a *prologue* before the loop, the *main loop*, an
+# *epilogue* after it. (If the last two exercises are still open: this is where they lead.) Is the old core now ahead
+# of the fast one?
 
 # %%
 def rolled(N, A, X, Y, B):
@@ -399,13 +393,12 @@ def rolled(N, A, X, Y, B):
             copy_out_wait(Y[other])
     copy_out_wait(Y[1])  # epilogue
 
-
 print(f"blocking, fast core: {pl.show(blocking, 4, depth=1, machine=fast).timeline.total * 1e6:.1f} µs")
 pl.show(rolled, 4, limit=12e-6)
 
 # %% [markdown]
-# It is. And the core computes without a gap from its first step to its last; only fill and drain are left, and they do
-# not grow with N.
+# It is. And the core computes without a gap from its first step to its last; only fill and drain are left, and they
+# do not grow with N.
 #
 # Four blocks are race-free, then. **Predict:** for which N, from 0 to 6, is `rolled` right?
 
@@ -464,24 +457,22 @@ check("3.6", double_buffer)
 # %% [markdown]
 # ## More slots
 #
-# Is two always enough? Move the HBM farther away: each copy now takes another 3 µs, its *latency* α, before it arrives.
-# (The port is free meanwhile, so several copies can be on their way.) Eight blocks, the same loop:
+# Is two always enough? Move the HBM farther away: each copy now takes another 3 µs, its *latency* α, before it
+# arrives. (The port is free meanwhile, so several copies can be on their way.) Eight blocks, the same loop:
 
 # %%
 far = TOY.with_(name="toy with far HBM", alpha=3e-6)
 pl.show(rolled, 8, machine=far)
 
 # %% [markdown]
-# The bubbles are back. One block ahead is not enough when a block is on its way for longer than a step takes.
-# With `depth` slots we can be `depth − 1` blocks ahead. **Predict:** how many slots until a further one gains
-# nothing?
+# The bubbles are back. One block ahead is not enough when a block is on its way for longer than a step takes. With
+# `depth` slots we can be `depth − 1` blocks ahead. **Predict:** how many slots until a further one gains nothing?
 #
 # `pallas_call` has this loop inside, for any depth, so we can ask it before you write your own:
 
 # %%
 def add_one(x_ref, y_ref):
     y_ref[...] = x_ref[...] + 1
-
 
 elements = 250  # f32, so a block of 1000 bytes, as above; 250 additions should take 1 µs, so
 slow_adder = far.with_(flops=elements / 1e-6)
@@ -492,11 +483,11 @@ for depth in range(1, 8):
     print(f"depth {depth}: {call.timeline(slow_adder).total * 1e6:4.0f} µs, {call.schedule.sram_bytes} bytes of SRAM")
 
 # %% [markdown]
-# The second slot gains most, the third much less, and then the gain dries up, while each slot still costs its share of
-# SRAM. Chapter 7 turns this into a formula.
+# The second slot gains most, the third much less, and then the gain dries up, while each slot still costs its share
+# of SRAM. Chapter 7 turns this into a formula.
 #
-# **Predict, then move the sliders** (click one, and the arrow keys move it): at which depth is the last bubble between
-# the first step and the last gone? And with α at 0, what does a third slot gain?
+# **Predict, then move the sliders** (click one, and the arrow keys move it): at which depth is the last bubble
+# between the first step and the last gone? And with α at 0, what does a third slot gain?
 
 # %%
 pl.schedule_explorer(steps=8, depth=2, alpha=3e-6)
@@ -529,29 +520,28 @@ def pipelined(N, A, X, Y, B):
 # %% check="3.7"
 check("3.7", pipelined)
 
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# Go through <code>double_buffer</code> and ask of each 1 and each 2: is it <code>depth</code>, or <code>depth -
+# 1</code>, or really that number?
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# The prologue starts depth − 1 copies, if there are as many blocks. Iteration i starts block i + depth − 1 and waits
+# for the copy out of step i − (depth − 1). The epilogue waits for all that the loop has not waited for, oldest first.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# Prologue: <code>for i in range(min(depth - 1, N))</code>. Epilogue: <code>for i in range(max(0, N - (depth - 1)),
+# N): copy_out_wait(Y[i % depth])</code>. Block or step j always uses slot <code>j % depth</code>.
+# </details>
+
 # %%
 pl.show(pipelined, 8, depth=4, machine=far)
 
 # %% [markdown]
-# <details><summary>Hint 1: a nudge</summary>
-# Go through <code>double_buffer</code> and ask of each 1 and each 2: is it <code>depth</code>, or <code>depth - 1</code>, or
-# really that number?
-# </details>
-# <details><summary>Hint 2: the pattern</summary>
-# The prologue starts depth − 1 copies, if there are as many blocks. Iteration i starts block i + depth − 1 and waits for
-# the copy out of step i − (depth − 1). The epilogue waits for all that the loop has not waited for, oldest first.
-# </details>
-# <details><summary>Hint 3: almost the answer</summary>
-# Prologue: <code>for i in range(min(depth - 1, N))</code>. Epilogue:
-# <code>for i in range(max(0, N - (depth - 1)), N): copy_out_wait(Y[i % depth])</code>. Block or step j always uses slot
-# <code>j % depth</code>.
-# </details>
-
-# %% [markdown]
 # ## Beat it
 #
-# `pallas_call` waits for an old copy out at the *end* of an iteration, so the next fetch starts only after that
-# wait. With near HBM nobody notices. With far HBM it costs time, and you may do better: any race-free order counts.
+# `pallas_call` waits for an old copy out at the *end* of an iteration, so the next fetch starts only after that wait.
+# With near HBM nobody notices. With far HBM it costs time, and you may do better: any race-free order counts.
 #
 # ### Exercise 3.8 · One wait, even later
 # With two slots and far HBM, be faster than `pallas_call`'s order.
@@ -577,32 +567,33 @@ def faster(N, A, X, Y, B):
 # %% check="3.8"
 check("3.8", faster)
 
-# %%
-pl.show(faster, 8, machine=far)
-
 # %% [markdown]
 # <details><summary>Hint 1: a nudge</summary>
 # Which line of the loop is the <em>first</em> that Y's old copy could harm? Wait just before that line, not sooner.
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
-# Step i writes slot i % 2 of Y. The copy that left from there belongs to step i − 2. Two copies are then left for
-# the epilogue, if there were two steps.
+# Step i writes slot i % 2 of Y. The copy that left from there belongs to step i − 2. Two copies are then left for the
+# epilogue, if there were two steps.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
 # <code>if i >= 2: copy_out_wait(Y[i % 2])</code> stands right before <code>compute</code>; the epilogue runs over
 # <code>range(max(0, N - 2), N)</code>.
 # </details>
 
+# %%
+pl.show(faster, 8, machine=far)
+
 # %% [markdown]
 # ## The general pipeline
 #
-# What did our loop know of its problem? How many steps there are: the **grid**. What a step computes: the **kernel**. Which block each
-# step takes and gives: the **slices**. So far the slices were `A[i]` and `B[i]`. Let them be any functions of the step,
-# and the same loop runs every program of this shape. (The kernel is still whatever `pl.execute` is given.)
+# What did our loop know of its problem? How many steps there are: the **grid**. What a step computes: the **kernel**.
+# Which block each step takes and gives: the **slices**. So far the slices were `A[i]` and `B[i]`. Let them be any
+# functions of the step, and the same loop runs every program of this shape. (The kernel is still whatever
+# `pl.execute` is given.)
 #
 # ### Exercise 3.9 · Grid and slices
-# Write `double_buffered_pipeline`: it *returns* a loop over all steps of `grid`. The two loops below the hole
-# use it: one reads A backwards, one transposes a square of blocks.
+# Write `double_buffered_pipeline`: it *returns* a loop over all steps of `grid`. The two loops below the hole use it:
+# one reads A backwards, one transposes a square of blocks.
 
 # %% exercise="3.9"
 def double_buffered_pipeline(grid, in_slice, out_slice):
@@ -627,7 +618,6 @@ def double_buffered_pipeline(grid, in_slice, out_slice):
         ### END SOLUTION
     return loop
 
-
 def backwards_or_transposed(N, A, X, Y, B):
     side = int(N**0.5)
     if side * side == N:  # a square of blocks: step (r, c) takes block (r, c) and gives block (c, r)
@@ -643,12 +633,12 @@ check("3.9", backwards_or_transposed)
 # Slots are counted by step, blocks are chosen by slice. Only one of the two changes in this exercise.
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
-# Take <code>double_buffer</code>. Wherever it says A[…] or B[…], the index goes through a slice; wherever it says N, it
-# means the number of steps.
+# Take <code>double_buffer</code>. Wherever it says A[…] or B[…], the index goes through a slice; wherever it says N,
+# it means the number of steps.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
-# <code>A[0]</code> becomes <code>A[in_slice(0)]</code>, <code>A[i + 1]</code> becomes <code>A[in_slice(i + 1)]</code>,
-# <code>B[i]</code> becomes <code>B[out_slice(i)]</code>.
+# <code>A[0]</code> becomes <code>A[in_slice(0)]</code>, <code>A[i + 1]</code> becomes <code>A[in_slice(i +
+# 1)]</code>, <code>B[i]</code> becomes <code>B[out_slice(i)]</code>.
 # </details>
 
 # %% [markdown]
