@@ -1,0 +1,1 @@
+"""A learner at a real JupyterLab, in Debian's chromium."""
