@@ -171,21 +171,32 @@ def sizes(trial: Trial, visible: Iterable[int], low: int, high: int, step: int =
 def blocking_time(answer: Handle, trial: Trial) -> None:
     cases = [(1, 1.0, 3.0), (4, 2.0, 5.0), (7, 3.0, 0.5)]
     if trial.hidden:
-        cases = [(int(trial.rng.integers(2, 40)), float(copy), float(kernel))
-                 for copy, kernel in trial.rng.permutation(np.arange(1, 19)).reshape(9, 2)[:6] / 4]
+        cases = [_telling(trial.rng) for _ in range(6)]
     for n, copy, kernel in cases:
-        slips = {
-            n * (copy + kernel): "That is one copy a block. What becomes of the results?",
-            2 * copy + n * kernel: "That is what it would take if the copies ran beside the kernel. Here they block.",
-            2 * copy + kernel: "That is one block. How many are there?",
-            n * max(copy, kernel): "That would need copies and kernel to run side by side. In the picture, do they?",
-            2 * n * copy: "That counts the copies only; the core takes its time, too.",
-        }
-        right = n * (copy + kernel + copy)
+        right, slips = n * (copy + kernel + copy), _slips(n, copy, kernel)
         close(answer.call(n, copy, kernel), right, "µs", slips={k: v for k, v in slips.items() if k != right},
               case=f"n = {n}, copy = {copy:g} µs, kernel = {kernel:g} µs",
-              nudge="Read the first picture from left to right: one block is copied in, computed on, copied out; "
-                    "then the next.")
+              nudge="Read the first picture from left to right: one block is copied in, computed on, copied out; then "
+                    "the next.")
+
+
+def _slips(n: int, copy: float, kernel: float) -> dict[float, str]:
+    return {
+        n * (copy + kernel): "That is one copy a block. What becomes of the results?",
+        2 * copy + n * kernel: "That is what it would take if the copies ran beside the kernel. Here they block.",
+        2 * copy + kernel: "That is one block. How many are there?",
+        n * max(copy, kernel): "That would need copies and kernel to run side by side. In the picture, do they?",
+        2 * n * copy: "That counts the copies only; the core takes its time, too.",
+    }
+
+
+def _telling(rng: np.random.Generator) -> tuple[int, float, float]:
+    """Numbers for which no slip gives the right answer, or another slip's."""
+    while True:
+        n, copy, kernel = int(rng.integers(2, 40)), int(rng.integers(1, 19)) / 4, int(rng.integers(1, 19)) / 4
+        results = sorted([n * (copy + kernel + copy), *_slips(n, copy, kernel)])
+        if len(results) == 6 and all(b > 1.03 * a for a, b in itertools.pairwise(results)):
+            return n, copy, kernel
 
 
 @exercise("3.2", "Split", points=2)
