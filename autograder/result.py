@@ -95,8 +95,8 @@ class Result:
             parts.append(f'<div style="margin-top:4px;white-space:pre-wrap">{e(self.message)}</div>')
         if facts := self.facts():
             rows = "".join(
-                f'<dt style="opacity:.75">{e(label)}</dt>'
-                f'<dd style="margin:0;white-space:pre-wrap;overflow-wrap:anywhere">{_code(label, e(text))}</dd>'
+                f'<dt style="opacity:.75;width:auto;float:none;font-weight:400">{e(label)}</dt>'
+                f'<dd style="margin:0;width:auto;white-space:pre-wrap;overflow-wrap:anywhere">{_code(label, e(text))}</dd>'
                 for label, text in facts)
             parts.append('<dl style="display:grid;grid-template-columns:max-content 1fr;gap:2px 12px;margin:6px 0 0">'
                          f"{rows}</dl>")

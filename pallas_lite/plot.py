@@ -24,7 +24,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     if ax is None:
         ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
     unit, name = unit_of(timeline.total)
-    end = (limit or timeline.total or 1.0) / unit
+    end = (limit or timeline.total or unit) / unit
     schedule, marked = timeline.schedule, {number for h in hazards for number in h.events}
     fill, drain = timeline.fill / unit, timeline.drain / unit
     total = timeline.total / unit
@@ -38,7 +38,8 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
         x, width = s.start / unit, (s.end - s.start) / unit
         bad = s.event in marked
         if bad:
-            ax.text(x, y + 0.38, " ✗", ha="left", va="top", fontsize=10, color=MARK, zorder=5, weight="bold")
+            ax.annotate("✗", (x, y + 0.4), (5, -4), textcoords="offset points", ha="left", va="top", fontsize=11,
+                        color=MARK, zorder=5, weight="bold")
         if s.waiting:
             bubbles.append((_box(x, width, y, 0.22), MARK if bad else BUBBLE))
             continue

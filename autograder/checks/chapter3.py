@@ -45,6 +45,10 @@ def first_hazard(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
         return ("Count starts and waits of this slot: each start needs one wait. After the last step some copies "
                 "are still "
                 "under way, and only an epilogue can wait for them.")
+    if hazard.kind == "hang" and hazard.operand == "X":
+        return ("This wait is for a copy in that has not been started. Which line starts the copy of the very first "
+                "block, "
+                "and of this one?")
     if hazard.kind == "hang":
         if hazard.events[-1] == len(schedule) - 1:
             return (f"This is the epilogue. With N = {n}, which slot did the last copy out leave from, and is it "

@@ -533,7 +533,7 @@ WRONG = {
     "3.4": [
         ("one slot is enough for two blocks", same_slot_for_the_next, "being read"),
         ("there is always a next block", fetches_past_the_end, "should not happen"),
-        ("the loop starts its own first copy", no_prologue, "older"),
+        ("the loop starts its own first copy", no_prologue, "very first block"),
         ("wait for the copy just started", waits_for_the_next, "before the compute"),
         ("two slots are faster by themselves", two_slots_still_blocking, "i + 1 before"),
         ("starting after the kernel is early enough", fetch_after_the_kernel, "before step i runs"),
