@@ -1,0 +1,175 @@
+"""Planted answers of chapter 5: wrong ones, each with its misconception and a word of the message it gets; right ones.
+
+`WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/.
+"""
+import jax.numpy as jnp
+
+import pallas_lite as pl
+from autograder.checks.chapter5 import puzzle
+
+
+def add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+def scale_and_shift_kernel(x_ref, scale_ref, shift_ref, o_ref):
+    o_ref[...] = x_ref[...] * scale_ref[...] + shift_ref[...]
+
+
+def adder(of_x=lambda i, j: (i, j), of_y=lambda i, j: (i, j), of_o=lambda i, j: (i, j), kernel=add_kernel,
+          block=lambda bm, bn: (bm, bn), grid=lambda m, n, bm, bn: (pl.cdiv(m, bm), pl.cdiv(n, bn))):
+    """An add with one part replaced."""
+    def add(x, y, bm=64, bn=128):
+        specs = [pl.BlockSpec(block(bm, bn), index_map) for index_map in (of_x, of_y, of_o)]
+        call = pl.pallas_call(kernel, out_shape=x, grid=grid(*x.shape, bm, bn), in_specs=specs[:2], out_specs=specs[2])
+        return call(x, y)
+    return add
+
+
+def scaler(grid=lambda p, q: (q, p), tile=lambda j, i: (i, j), part=lambda j, i: (0, j), height=lambda bm: 1):
+    """A scale-and-shift with one part replaced; p and q count the blocks down and across."""
+    def scale_and_shift(x, scale, shift, bm, bn):
+        m, n = x.shape
+        of_x, of_row = pl.BlockSpec((bm, bn), tile), pl.BlockSpec((height(bm), bn), part)
+        call = pl.pallas_call(scale_and_shift_kernel, x, grid=grid(m // bm, n // bn), in_specs=[of_x, of_row, of_row],
+                              out_specs=of_x)
+        return call(x, scale, shift)
+    return scale_and_shift
+
+
+def whole_array(x, y, *_):
+    return pl.pallas_call(add_kernel, out_shape=x)(x, y)
+
+
+def without_a_kernel(x, y, *_):
+    return x + y
+
+
+def kernel_that_returns(x_ref, y_ref, o_ref):
+    return x_ref[...] + y_ref[...]
+
+
+def kernel_that_adds_once(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + x_ref[...]
+
+
+def call_not_called(x, y, *_):
+    spec = pl.BlockSpec((64, 128), lambda i, j: (i, j))
+    grid = x.shape[0] // 64, x.shape[1] // 128
+    return pl.pallas_call(add_kernel, x, grid=grid, in_specs=[spec, spec], out_specs=spec)
+
+
+def sizes_fixed(x, y, bm=256, bn=256):
+    return adder()(x, y, 64, 128)
+
+
+def whole_rows(x, scale, shift, bm, bn):
+    """Right values and few copies, but of larger blocks than asked for."""
+    m, n = x.shape
+    tile, row = pl.BlockSpec((bm, n), lambda i: (i, 0)), pl.BlockSpec((1, n), lambda i: (0, 0))
+    return pl.pallas_call(scale_and_shift_kernel, x, grid=(m // bm,), in_specs=[tile, row, row], out_specs=tile)(
+        x, scale, shift)
+
+
+m, n, bm, bn = puzzle("")
+P, Q, KIB = m // bm, n // bn, (2 * bm * bn + bn) * 8 / 1024
+
+WRONG = {
+    "5.1": [
+        ("without a grid there are blocks all the same", whole_array, "one step"),
+        ("the sum is what counts", without_a_kernel, "no pallas_call"),
+        ("pallas_call runs the kernel", call_not_called, "nothing has run"),
+        ("index maps return element offsets",
+         adder(*[lambda i, j: (64 * i, 128 * j)] * 3), "not element offsets"),
+        ("the first axis of the grid counts columns",
+         adder(grid=lambda m, n, bm, bn: (n // bn, m // bm)), "out of range"),
+        ("y is transposed", adder(of_y=lambda i, j: (j, i)), "index map of y"),
+        ("the pipeline moves the output along", adder(of_o=lambda i, j: (0, 0)), "No step writes"),
+        ("every step needs the first block of y", adder(of_y=lambda i, j: (0, 0)), "index map of y"),
+        ("one axis is enough", adder(grid=lambda m, n, bm, bn: (m // bm, 1)), "No step writes"),
+        ("a kernel returns its result", adder(kernel=kernel_that_returns), "returns nothing"),
+        ("the second ref is the first again", adder(kernel=kernel_that_adds_once), "look at the kernel"),
+    ],
+    "5.2": [
+        ("blocks always divide the array", adder(grid=lambda m, n, bm, bn: (m // bm, n // bn)), "cdiv"),
+        ("bm and bn are one size", adder(block=lambda bm, bn: (bm, bm)), "locks of"),
+        ("bm counts columns", adder(block=lambda bm, bn: (bn, bm)), "rows first"),
+        ("the parameters are only a wish", sizes_fixed, "larger than the task allows"),
+        ("the grid is the size of a block", adder(grid=lambda m, n, bm, bn: (bm, bn)), "out of range"),
+        ("one step for each element", adder(grid=lambda m, n, bm, bn: (m, n)), "out of range"),
+        ("one block covers it", whole_array, "one step"),
+    ],
+    "5.3": [
+        ("the order of the grid does not matter",
+         scaler(lambda p, q: (p, q), lambda i, j: (i, j), lambda i, j: (0, j)), "copied only once"),
+        ("the first parameter of an index map is the row", scaler(tile=lambda i, j: (i, j)), "Are those the blocks"),
+        ("a row has only one block", scaler(part=lambda j, i: (0, 0)), "Are those the blocks"),
+        ("the row's block follows i", scaler(part=lambda j, i: (i, j)), "out of range"),
+        ("the parts are as high as the tile", scaler(height=lambda bm: bm), "the kernel needs"),
+        ("larger blocks are as good", whole_rows, "larger than the task allows"),
+        ("element offsets", scaler(part=lambda j, i: (0, j * 32)), "element offsets"),
+    ],
+    "5.4": [
+        ("each block is copied once, whatever the order", (Q, Q, KIB), "must be copied again"),
+        ("the row's block changes with i", (P, Q, KIB), "Walk along"),
+        ("an operand that is broadcast is copied once", (1, 1, KIB), "never changed"),
+        ("swapping axes changes nothing", (P * Q, P * Q, KIB), "outer axis"),
+        ("changes only, without the first copy", (P * Q, Q - 1, KIB), "first copy"),
+        ("one slot an operand", (P * Q, Q, KIB / 2), "one slot"),
+        ("numbers are bytes", (P * Q, Q, KIB / 4), "4 bytes"),
+        ("a KiB is a byte", (P * Q, Q, KIB * 1024), "1024"),
+        ("the part is as high as the tile", (P * Q, Q, 3 * bm * bn * 8 / 1024), "1 row high"),
+        ("outputs need no SRAM", (P * Q, Q, (bm * bn + bn) * 8 / 1024), "Outputs have slots"),
+        ("a row needs no SRAM", (P * Q, Q, 2 * bm * bn * 8 / 1024), "row has slots"),
+        ("one number answers all", P * Q, "three numbers"),
+    ],
+}
+
+
+def columns_outside(x, y):
+    """Another order of the same blocks."""
+    spec = pl.BlockSpec((64, 128), lambda j, i: (i, j))
+    grid = x.shape[1] // 128, x.shape[0] // 64
+    return pl.pallas_call(add_kernel, x, grid=grid, in_specs=[spec, spec], out_specs=spec)(x, y)
+
+
+def flat_grid(x, y, bm=64, bn=128):
+    """One axis of steps, cut in two by the index map; and operands given as a grid spec."""
+    across = pl.cdiv(x.shape[1], bn)
+    spec = pl.BlockSpec((bm, bn), lambda t: (t // across, t % across))
+    grid_spec = pl.GridSpec(grid=pl.cdiv(x.shape[0], bm) * across, in_specs=(spec, spec), out_specs=spec)
+    return pl.pallas_call(lambda a, b, c: c.__setitem__(..., jnp.add(a[...], b[...])), x, grid_spec=grid_spec)(x, y)
+
+
+def one_block_deep(x, y, bm=256, bn=256):
+    spec = pl.BlockSpec((bm, bn), lambda i, j: (i, j), pipeline_mode=pl.Buffered(1))
+    grid = -(-x.shape[0] // bm), -(-x.shape[1] // bn)
+    return pl.pallas_call(add_kernel, x, grid=grid, in_specs=[spec] * 2, out_specs=spec)(x, y)
+
+
+def snake(x, scale, shift, bm, bn):
+    """Down one column of blocks, up the next."""
+    down = x.shape[0] // bm
+
+    def of_x(j, i):
+        return i + (j % 2) * (down - 1 - 2 * i), j
+    tile, part = pl.BlockSpec((bm, bn), of_x), pl.BlockSpec((1, bn), lambda j, i: (0, j))
+    return pl.pallas_call(scale_and_shift_kernel, x, grid=(x.shape[1] // bn, down), in_specs=[tile, part, part],
+                          out_specs=tile)(x, scale, shift)
+
+
+def flat_columns(x, scale, shift, bm, bn):
+    down = x.shape[0] // bm
+    tile = pl.BlockSpec((bm, bn), lambda t: (t % down, t // down))
+    part = pl.BlockSpec((None, bn), lambda t: (0, t // down))
+    return pl.pallas_call(scale_and_shift_kernel, x, grid=down * (x.shape[1] // bn), in_specs=[tile, part, part],
+                          out_specs=tile)(x, scale, shift)
+
+
+RIGHT = {
+    "5.1": [("columns of blocks outside", columns_outside), ("one axis of steps", flat_grid),
+            ("smaller blocks than asked for", lambda x, y: flat_grid(x, y, 32, 128))],
+    "5.2": [("one axis of steps", flat_grid), ("a single slot each", one_block_deep)],
+    "5.3": [("up and down", snake), ("one axis of steps, rows of rank one", flat_columns)],
+    "5.4": [("counted with a pencil, as a list", [50, 10, 516])],
+}

@@ -1,0 +1,475 @@
+# %% [markdown]
+# # 5 · pallas_call
+#
+# A pipeline by hand has a prologue, a loop and an epilogue, and each line of it is a chance to be wrong. Yet all of it
+# follows from three choices: how often the loop runs, what it does to a block, and which block comes when. In Pallas
+# they are called **grid**, **kernel** and **specs**. You state them; `pallas_call` writes the pipeline.
+#
+# Below, an array is cut into four blocks of ten rows. A block takes 1 µs to copy in, 1 µs to compute on, 1 µs to copy
+# out. **Predict before you run the cell:** how many µs for all four?
+
+# %%
+import time
+from random import Random
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as real_pallas
+from matplotlib.figure import Figure
+
+import pallas_lite as pl
+from autograder import check
+from pallas_lite.hardware import TPU_V5E
+
+
+def add_one_kernel(x_ref, o_ref):
+    o_ref[...] = x_ref[...] + 1
+
+
+numbers = (jnp.arange(4000).reshape(40, 100) % 100).astype(jnp.int8)
+ten_rows = pl.BlockSpec((10, 100), lambda i: (i, 0))  # block i, of all columns
+add_one = pl.pallas_call(add_one_kernel, out_shape=numbers, grid=(4,), in_specs=[ten_rows], out_specs=ten_rows)
+
+pl.show(add_one.trace(numbers).schedule)
+
+# %% [markdown]
+# A kernel of one line, a grid, one spec: and there it is, the double buffer, with its early starts, its late waits and
+# two slots for each operand. `add_one.trace(numbers)` looks at what the call *would* do; nothing has run yet. To run
+# it, call it:
+
+# %%
+result = add_one(numbers)
+print("right:", bool((result == numbers + 1).all()), "  shape:", result.shape)
+
+# %% [markdown]
+# ## What a kernel may rely on
+#
+# The kernel is a plain function with a strict contract. **Predict:** `numbers` has 40 rows. How many does the kernel
+# see? And what happens to a kernel that returns its result?
+
+# %%
+def spy_kernel(x_ref, o_ref):
+    print("the kernel sees", x_ref.shape, "and fills", o_ref.shape)
+    o_ref[...] = x_ref[...]
+
+
+def returning_kernel(x_ref, o_ref):
+    return x_ref[...] + 1
+
+
+for kernel in spy_kernel, returning_kernel:
+    call = pl.pallas_call(kernel, out_shape=numbers, grid=(4,), in_specs=[ten_rows], out_specs=ten_rows)
+    try:
+        print(call.trace(numbers).schedule.steps, "steps")
+    except pl.SpecError as error:
+        print("SpecError:", error)
+
+# %% [markdown]
+# - It gets one **ref** for each operand: inputs first, then outputs. A ref is *one block in one slot of SRAM*, and
+#   the kernel never sees the rest of the array.
+# - `x_ref[...]` reads the block; what you get is an ordinary JAX value. `o_ref[...] = value` writes one to the slot.
+# - It **returns nothing**. What you want to keep, you write into an output ref; the pipeline copies the slot out.
+# - It may run four times or four thousand times, and need not know: Python reads it once, and the compiled form is run
+#   at every step. That is why the spy printed one line for four steps.
+#
+# ## One block, as large as the array
+#
+# Leave grid and specs away, and each operand is a single block. Now add two arrays of f32[4096, 4096]. One kernel on
+# a TPU v5e may use 16 MiB of SRAM. **Predict:** how many MiB does this call want? Put your number into the first line.
+
+# %%
+my_guess_mib = None  # a number of MiB
+
+
+def add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+x = jax.random.uniform(jax.random.key(0), (4096, 4096))
+y = jax.random.uniform(jax.random.key(1), (4096, 4096))
+whole = pl.pallas_call(add_kernel, out_shape=x)
+
+MiB = 2**20
+schedule = whole.trace(x, y).schedule
+print(f"your guess: {my_guess_mib} MiB")
+print(f"one operand: {x.nbytes / MiB:g} MiB.  All slots: {schedule.sram_bytes / MiB:g} MiB", end="")
+print(f" (with a single slot each: {schedule.sram_bytes / 2 / MiB:g}).  v5e allows {TPU_V5E.sram_bytes / MiB:g} MiB.\n")
+print(schedule)
+
+# %% [markdown]
+# Three operands, two slots each, every slot as large as a whole array: the compiler of a real TPU would refuse this
+# call. (Even one array of f32[2048, 2048] fills those 16 MiB by itself.) The body is fine. It only needs smaller refs.
+#
+# ### Exercise 5.1 · The pipelined add
+# Add two arrays in blocks of 64 × 128, with the `add_kernel` from above: choose the grid and the specs, make the call.
+
+# %% exercise="5.1"
+def add_in_blocks(x: jax.Array, y: jax.Array) -> jax.Array:
+    """x + y, as a pipeline over blocks of 64 × 128. x and y: f32[m, n], m a multiple of 64, n of 128.
+
+    >>> x.shape, add_in_blocks(x, y).shape      # a grid of 64 × 32 steps
+    ((4096, 4096), (4096, 4096))
+    """
+    ### BEGIN SOLUTION
+    m, n = x.shape
+    spec = pl.BlockSpec((64, 128), lambda i, j: (i, j))
+    add = pl.pallas_call(add_kernel, out_shape=x, grid=(m // 64, n // 128), in_specs=[spec, spec], out_specs=spec)
+    return add(x, y)
+    ### END SOLUTION
+
+# %% check="5.1"
+check("5.1", add_in_blocks)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# The grid has two axes now: one step for each block. How many blocks fit into m rows, how many into n columns?
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# Elementwise means that block (i, j) of the output needs block (i, j) of both inputs. So one BlockSpec serves all
+# three: its shape, then a <code>lambda i, j:</code> that returns <em>block</em> indices, not element offsets.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# <code>spec = pl.BlockSpec((64, 128), lambda i, j: (…, …))</code>, then
+# <code>pl.pallas_call(add_kernel, out_shape=x, grid=(…, …), in_specs=[spec, spec], out_specs=spec)</code>, called with
+# (x, y), and its result returned.
+# </details>
+
+# %% [markdown]
+# ## When the pieces do not fit
+#
+# Everybody gets these wrong, so learn the messages while nothing is at stake. Four calls with one slip each. **Before
+# you run the cell,** find the slip in each line.
+
+# %%
+good = pl.BlockSpec((512, 512), lambda i, j: (i, j))
+offsets = pl.BlockSpec((512, 512), lambda i, j: (512 * i, 512 * j))
+short = pl.BlockSpec((512, 512), lambda i, j: i)
+slips = [((8, 8), [good, offsets], (x, y)),
+         ((8, 8), [good, short], (x, y)),
+         ((64,), [good, good], (x, y)),
+         ((8, 8), [good, good], (x, y, x))]
+
+for grid, in_specs, operands in slips:
+    try:
+        pl.pallas_call(add_kernel, out_shape=x, grid=grid, in_specs=in_specs, out_specs=good).trace(*operands)
+    except pl.PallasLiteError as error:
+        print(f"{type(error).__name__}: {error}\n")
+
+# %% [markdown]
+# An index map answers "which block?", never "which element?". The first call would be the nastiest on real hardware:
+# the TPU compiler accepts it without a word and reads outside the array.
+#
+# ## What do the blocks buy?
+#
+# The whole array would not fit. But suppose that it did, on a v5e with room enough. **Predict:** by what factor is
+# the pipeline over 512 × 512 blocks faster than one large block, for the same add?
+
+# %%
+my_guess_factor = None  # such as 2
+
+
+def in_squares(kernel, x, b):
+    """The call for an elementwise kernel of two operands, in square blocks of b × b that divide the array."""
+    square = pl.BlockSpec((b, b), lambda i, j: (i, j))
+    grid = x.shape[0] // b, x.shape[1] // b
+    return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[square, square], out_specs=square)
+
+
+def report(kernel, b):
+    trace = in_squares(kernel, x, b).trace(x, y)
+    t, sram = trace.timeline(TPU_V5E), trace.schedule.sram_bytes
+    print(f"{b:4} × {b:<4}  {trace.steps:5} steps  {sram / MiB:7.3f} MiB{' ✗' if sram > TPU_V5E.sram_bytes else '  '}"
+          f"  {t.total * 1e6:6.1f} µs   core busy {t.utilisation:4.0%}   {t.bound}-bound")
+    return t.total
+
+
+print("your guess:", my_guess_factor)
+factor = report(add_kernel, 4096) / report(add_kernel, 512)
+print(f"factor {factor:.2f}   (modelled on {TPU_V5E.name}; ✗: more than its SRAM)")
+
+# %% [markdown]
+# Next to nothing! Look at the last columns. An add does one operation for twelve bytes moved, so the core is idle
+# nearly all the time, and the time *is* the time to move the bytes. Both calls move the same bytes through one port to
+# the HBM. Overlap can only hide the smaller part, and here the smaller part is tiny. What the blocks buy for an add is
+# that it runs at all.
+#
+# Now a body with more work: a polynomial by Horner's rule, 90 operations for each element. The specs stay as they are.
+# **Predict** the factor again.
+
+# %%
+def horner_kernel(x_ref, y_ref, o_ref):
+    x, y = x_ref[...], y_ref[...]
+    value = y
+    for _ in range(45):
+        value = value * x + y
+    o_ref[...] = value
+
+
+factor = report(horner_kernel, 4096) / report(horner_kernel, 512)
+print(f"factor {factor:.2f}")
+
+# %% [markdown]
+# Copying and computing now take about equally long, and the pipeline runs them side by side. That is where overlap pays
+# most, and it came with no change to the specs, only another body.
+#
+# ## How large should a block be?
+#
+# "Perhaps the most important number to tune", say people who tune kernels. Same bytes, same operations, four
+# block sizes. **Predict:** which is slowest, and by how much?
+
+# %%
+for b in 128, 256, 512, 1024:
+    report(add_kernel, b)
+
+# %% [markdown]
+# The smallest block loses badly, and the largest does not fit. Between them it hardly matters. See why, on a smaller
+# array and to the same scale. A thin line behind a copy is its latency α: the time from leaving the HBM to arriving.
+
+# %%
+small = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)  # .trace needs shapes only, no values
+figure = Figure(figsize=(9, 4.4), layout="constrained")
+for ax, b in zip(figure.subplots(2), (128, 512), strict=True):
+    t = in_squares(add_kernel, small, b).trace(small, small).timeline(TPU_V5E)
+    pl.plot_timeline(t, ax, limit=50e-6, title=f"{b} × {b}: {t.total * 1e6:.1f} µs, {t.bound}-bound")
+
+figure  # noqa: B018
+
+# %% [markdown]
+# A block of 128 × 128 leaves the port in a moment and then travels for α. With two slots, only two steps' copies can be
+# on the way, so the port stands idle in between: **latency-bound**. A block of 512 × 512 keeps the port busy all the
+# time: **bandwidth-bound**, and no larger block can do better. So block sizes trade:
+#
+# | smaller blocks | larger blocks |
+# |---|---|
+# | more steps, each with its own α | fewer steps, α hidden |
+# | little SRAM | SRAM grows with bm · bn · slots · operands |
+# | short fill and drain | long fill before the first step |
+#
+# ### Exercise 5.2 · Block sizes as parameters
+# Write the add for any block shape and *any* array shape: the last block of a row or column may stick out.
+
+# %% exercise="5.2"
+def add_parametrised(x: jax.Array, y: jax.Array, bm: int = 256, bn: int = 256) -> jax.Array:
+    """x + y for f32[m, n], in blocks of bm × bn. bm and bn need not divide m and n.
+
+    A 40 × 100 array in blocks of 16 × 32 takes 3 × 4 steps. Past the edge, reads give garbage and writes are dropped.
+    """
+    ### BEGIN SOLUTION
+    m, n = x.shape
+    block = pl.BlockSpec((bm, bn), lambda i, j: (i, j))
+    grid = (pl.cdiv(m, bm), pl.cdiv(n, bn))
+    return pl.pallas_call(add_kernel, out_shape=x, grid=grid, in_specs=[block, block], out_specs=block)(x, y)
+    ### END SOLUTION
+
+# %% check="5.2"
+check("5.2", add_parametrised)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# Only two things depend on the block sizes: the shape of a block, and the number of steps along each axis.
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# <code>m // bm</code> forgets the block that sticks out. You want m / bm rounded <em>up</em>; Pallas calls that
+# <code>pl.cdiv(m, bm)</code>.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# <code>pl.BlockSpec((bm, bn), lambda i, j: (i, j))</code> for all three operands, and
+# <code>grid=(pl.cdiv(m, bm), pl.cdiv(…, …))</code>.
+# </details>
+
+# %% [markdown]
+# ## A block that stays
+#
+# Subtract one row, f32[1, 4096], from every row of x. The kernel lets JAX broadcast: (512, 512) minus (1, 512). The
+# row is cut into 8 blocks, and step (i, j) needs block j of it. **Predict:** how many copies of `row` in 64 steps, 8
+# or 64?
+
+# %%
+def minus_row_kernel(x_ref, row_ref, o_ref):
+    o_ref[...] = x_ref[...] - row_ref[...]
+
+
+row = jax.random.normal(jax.random.key(2), (1, 4096))
+tile = pl.BlockSpec((512, 512), lambda i, j: (i, j))
+part_of_row = pl.BlockSpec((1, 512), lambda i, j: (0, j))
+minus_row = pl.pallas_call(minus_row_kernel, out_shape=x, grid=(8, 8), in_specs=[tile, part_of_row], out_specs=tile)
+
+schedule = minus_row.trace(x, row).schedule
+print(f"{schedule.copies('x')} copies of x, {schedule.copies('row')} copies of row in {schedule.steps} steps")
+
+# %% [markdown]
+# All 64, though `row` has only 8 blocks. The pipeline has one simple rule: it starts a copy when an operand's block
+# index *changes* from one step to the next. So
+#
+# > copies = 1 + number of index changes.
+#
+# The last grid axis runs fastest: j goes 0, 1, … 7, then starts again with the next i. So `row`'s block changes at
+# every step. Give the kernel all of the row at once, and its index never changes:
+
+# %%
+eight_rows = pl.BlockSpec((8, 4096), lambda i: (i, 0))
+all_of_row = pl.BlockSpec((1, 4096), lambda i: (0, 0))
+by_rows = pl.pallas_call(minus_row_kernel, x, grid=(512,), in_specs=[eight_rows, all_of_row], out_specs=eight_rows)
+
+schedule = by_rows.trace(x, row).schedule
+print(f"{schedule.copies('x')} copies of x, {schedule.copies('row')} of row")
+print(schedule.table(fold=8))
+print("right:", bool((by_rows(x, row) == x - row).all()))
+
+# %% [markdown]
+# One copy in 512 steps: every later step finds `row` in its slot. Same body, new specs. But not every row fits into
+# SRAM whole, and there is a way without that.
+#
+# ### Exercise 5.3 · Same body, new index map
+# This kernel takes *parts* of two rows. Choose grid and specs so that each part is copied only **once**.
+
+# %% exercise="5.3"
+def scale_and_shift_kernel(x_ref, scale_ref, shift_ref, o_ref):
+    o_ref[...] = x_ref[...] * scale_ref[...] + shift_ref[...]
+
+
+def scale_and_shift(x: jax.Array, scale: jax.Array, shift: jax.Array, bm: int, bn: int) -> jax.Array:
+    """x * scale + shift for x: f32[m, n] and rows scale, shift: f32[1, n], in blocks of bm × bn and 1 × bn.
+
+    bm divides m and bn divides n. Set `grid`, `tile` (the spec of x and the output) and `part` (that of both rows).
+    """
+    m, n = x.shape
+    ### BEGIN SOLUTION
+    grid = (n // bn, m // bm)  # columns of blocks outside, so that j, and with it the part, stays for m // bm steps
+    tile = pl.BlockSpec((bm, bn), lambda j, i: (i, j))
+    part = pl.BlockSpec((1, bn), lambda j, i: (0, j))
+    ### END SOLUTION
+    call = pl.pallas_call(scale_and_shift_kernel, out_shape=x, grid=grid, in_specs=[tile, part, part], out_specs=tile)
+    return call(x, scale, shift)
+
+# %% check="5.3"
+check("5.3", scale_and_shift)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# Which walk over the blocks of x lets the part of the row stay the same for many steps: along a row of blocks, or down
+# a column?
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# The last axis of the grid runs fastest. Let it count the blocks down a column. The names of a lambda's parameters are
+# yours: the first always belongs to the first axis of the grid.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# <code>grid = (n // bn, m // bm)</code>, and both maps start with <code>lambda j, i:</code>. Now give x the block
+# (row i, column j), and the rows the block (0, …).
+# </details>
+
+# %% [markdown]
+# ### Exercise 5.4 · Count before you run
+# These sizes are your own, drawn from your course id (leave it empty if you have none). The kernel is
+# `minus_row_kernel`; x and the output go in blocks of bm × bn, `row` in blocks of 1 × bn, with two slots each.
+
+# %%
+STUDENT = ""  # your course id
+
+mine = Random(f"{STUDENT.strip().casefold()}/5.4")
+bm, bn = mine.choice([64, 128, 256]), mine.choice([128, 256, 512])
+m, n = bm * mine.choice([3, 5, 6, 7]), bn * mine.choice([4, 8, 9, 10])
+print(f"x: f32[{m}, {n}]   row: f32[1, {n}]   bm = {bm}   bn = {bn}")
+print(f"A: grid ({m // bm}, {n // bn}),  x and output: lambda i, j: (i, j),  row: lambda i, j: (0, j)")
+print(f"B: grid ({n // bn}, {m // bm}),  x and output: lambda j, i: (i, j),  row: lambda j, i: (0, j)")
+
+# %% [markdown]
+# Predict three numbers: how many copies of `row` in A, how many in B, and the **KiB** of SRAM that all slots take (the
+# same in both). Numbers or formulas, as you like; m, n, bm and bn are set.
+
+# %% exercise="5.4"
+# prediction = copies of row in A, copies of row in B, KiB of SRAM
+### BEGIN SOLUTION
+prediction = (m // bm) * (n // bn), n // bn, 2 * (2 * bm * bn + bn) * 4 / 1024
+### END SOLUTION
+
+# %% check="5.4"
+check("5.4", prediction, student=STUDENT)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# Copies: write down j for the first dozen steps of A, then of B. SRAM: how many operands does the call have, the output
+# included?
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# copies = 1 + number of times that the block index differs from the step before. SRAM = slots × the bytes of one
+# block, summed over x, row and the output; an f32 has 4 bytes, a KiB 1024.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# In A, j changes at every step, so there are as many copies as steps. In B it changes only from one column of blocks to
+# the next. SRAM: 2 slots × (bm·bn + bn + bm·bn) numbers × 4 bytes, divided by 1024.
+# </details>
+
+# %% [markdown]
+# Now let the package count, and see what the better order is worth:
+
+# %%
+big, strip = jax.ShapeDtypeStruct((m, n), jnp.float32), jax.ShapeDtypeStruct((1, n), jnp.float32)
+orders = {"A": ((m // bm, n // bn), lambda i, j: (i, j), lambda i, j: (0, j)),
+          "B": ((n // bn, m // bm), lambda j, i: (i, j), lambda j, i: (0, j))}
+
+for name, (grid, of_x, of_row) in orders.items():
+    tile, part = pl.BlockSpec((bm, bn), of_x), pl.BlockSpec((1, bn), of_row)
+    trace = pl.pallas_call(minus_row_kernel, big, grid=grid, in_specs=[tile, part], out_specs=tile).trace(big, strip)
+    print(f"{name}: {trace.schedule.copies('row'):3} copies of row, {trace.schedule.sram_bytes / 1024:g} KiB,"
+          f" {trace.timeline(TPU_V5E).total * 1e6:.2f} µs modelled")
+
+# %% [markdown]
+# The counts differ a lot and the times hardly at all: a row is small beside x, and its copies hide behind those of x.
+# Copies saved are worth what their bytes are worth. So let a *large* block stay: the same kernel, and in place of the
+# row a pattern of 512 × 512, subtracted from every block of x. **Predict:** what part of the time of x − y is left?
+
+# %%
+pattern = y[:512, :512]
+same_block = pl.BlockSpec((512, 512), lambda i, j: (0, 0))
+tile = pl.BlockSpec((512, 512), lambda i, j: (i, j))
+
+for name, other, spec in ("x - y", y, tile), ("x - pattern", pattern, same_block):
+    call = pl.pallas_call(minus_row_kernel, out_shape=x, grid=(8, 8), in_specs=[tile, spec], out_specs=tile)
+    t = call.trace(x, other).timeline(TPU_V5E)
+    print(f"{name:11}  {t.schedule.copies('row'):2} copies of the second operand, {t.total * 1e6:5.1f} µs modelled")
+
+# %% [markdown]
+# Two thirds: of three arrays, one is no longer moved. In chapter 8 this rule makes the difference between a slow matrix
+# product and a fast one.
+#
+# ## The real thing
+#
+# `pallas_lite` has the names of Pallas, and the same meanings. So what you wrote here runs under
+# `from jax.experimental import pallas` as it is. On a laptop real Pallas can interpret a kernel, step by step and
+# rather slowly, so take a small array. **Predict:** will the values be the same to the last bit?
+
+# %%
+a = jax.random.normal(jax.random.key(3), (256, 512))
+b = jax.random.normal(jax.random.key(4), (1, 512))
+
+
+def minus_row_with(pl):
+    tile = pl.BlockSpec((32, 128), lambda j, i: (i, j))
+    part_of_row = pl.BlockSpec((1, 128), lambda j, i: (0, j))
+    call = pl.pallas_call(minus_row_kernel, out_shape=a, grid=(4, 8), in_specs=[tile, part_of_row], out_specs=tile,
+                          interpret=True)
+    start = time.perf_counter()
+    result = np.asarray(call(a, b))
+    print(f"{pl.__name__:25} {time.perf_counter() - start:5.2f} s, measured here")
+    return result
+
+
+print("same bits:", np.array_equal(minus_row_with(pl), minus_row_with(real_pallas)))
+
+# %% [markdown]
+# Same file, same bits. On a TPU you would leave `interpret=True` away, and the hardware would run the schedule that you
+# have been looking at.
+#
+# ## What you take along
+#
+# - `pallas_call` needs a **grid** (how many steps), a **kernel** (what happens to a block) and **specs** (which block,
+#   when). It returns a function; `.trace(…)` shows its schedule and time before anything runs.
+# - A kernel sees refs of blocks in SRAM, writes its outputs, and returns nothing.
+# - SRAM = block bytes × slots, over all operands. Blocks too large do not fit; blocks too small drown in α.
+# - Copies = 1 + index changes. The order of the grid's axes decides how many that is, with the same body.
+#
+# One question is left open. An output block can stay, too: what if a kernel *adds* to it at every step? That works only
+# under a condition, and without it you get numbers so odd that you will want to predict them. That is chapter 6.
