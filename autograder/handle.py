@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+
 import pallas_lite
 
 from .exercise import AnswerFailed, NotDone, Wrong

@@ -116,6 +116,7 @@ class Result:
         """The timeline as an SVG image, wrong spots marked; nothing if it cannot be drawn (a picture is an extra)."""
         try:
             import matplotlib
+
             import pallas_lite
             timeline = self.timeline or pallas_lite.timeline(self.schedule)
             with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": self.exercise}):

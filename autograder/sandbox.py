@@ -124,6 +124,7 @@ def make_stage(folder: str | os.PathLike) -> str:
     """Copies what a worker may import of ours into `folder`: pallas_lite, and `inside` as `autograder`."""
     import pallas_lite
     no_caches = shutil.ignore_patterns("__pycache__")
+    Path(folder).mkdir(exist_ok=True)
     shutil.copytree(Path(pallas_lite.__file__).parent, Path(folder, "pallas_lite"), ignore=no_caches)
     shutil.copytree(Path(__file__).parent / "inside", Path(folder, "autograder"), ignore=no_caches)
     compileall.compile_dir(folder, quiet=2)

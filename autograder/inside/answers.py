@@ -53,6 +53,7 @@ def _schedule(target, steps, depth, cost):
 def _kernel(target, *arrays):
     import jax.numpy as jnp
     import numpy as np
+
     import pallas_lite
     # Block sizes and the like stay plain numbers.
     arrays = [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in arrays]

@@ -60,7 +60,6 @@ def main() -> None:
     read_fd, write_fd = take_pipes()
 
     import pallas_lite  # noqa: F401  imported now, so that no learner's time limit pays for it
-
     from autograder import wire
     from autograder.answers import answer, describe
     shell = make_shell()

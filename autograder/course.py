@@ -1,0 +1,108 @@
+"""course: the released notebooks, read for grading: which exercises they hold, and how each test cell calls its check.
+
+Test cells are read from the release, which is ours, never from a submission. Next: transplant.py.
+"""
+import ast
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from .exercise import EXERCISES, load
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class CourseError(Exception):
+    """The release or the checks are not as they should be: the grader's own fault."""
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test cell: `check("3.2", split)` -> number 3.2, expression `split`."""
+
+    number: str
+    expression: str
+    student: str  # an expression too, of the student's id; empty if the test does not ask for it
+    points: float
+    answer_id: str
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """One released notebook."""
+
+    unit: str
+    name: str
+    cells: tuple[Any, ...]
+    tests: dict[str, Test]  # by the test cell's id
+
+    @property
+    def answers(self) -> dict[str, str]:
+        """Id of an answer cell -> its exercise."""
+        return {t.answer_id: t.number for t in self.tests.values()}
+
+
+@dataclass(frozen=True)
+class Course:
+    """Where the release and the checks are. Small, so that it can be sent to another process."""
+
+    release: str = str(ROOT / "notebooks")
+    checks: tuple[str, ...] = ("autograder.checks",)
+
+    @cached_property
+    def notebooks(self) -> tuple[Notebook, ...]:
+        """All released notebooks, in order. Loads the checks. Raises CourseError."""
+        load(*self.checks)
+        paths = sorted(p for p in Path(self.release).glob("*/*.ipynb") if not p.parent.name.startswith("."))
+        if not paths:
+            raise CourseError(f"no released notebook in {self.release}. Build the course first: "
+                              "python -m autograder build")
+        return tuple(_read(path) for path in paths)
+
+    @property
+    def units(self) -> set[str]:
+        return {n.unit for n in self.notebooks}
+
+
+def cell_ids(cell: Any) -> list[str]:
+    """The ids that a cell goes by: nbgrader's, the notebook format's, Colab's."""
+    nbgrader = cell.metadata.get("nbgrader")
+    found = [nbgrader.get("grade_id") if isinstance(nbgrader, dict) else None, cell.get("id"), cell.metadata.get("id")]
+    return [i for i in found if isinstance(i, str)]
+
+
+def _read(path: Path) -> Notebook:
+    where = f"{path.parent.name}/{path.name}"
+    try:
+        notebook = nbformat.read(path, as_version=4)
+    except Exception as error:
+        raise CourseError(f"the released notebook {where} cannot be read: {error}") from None
+    tests, answers = {}, []
+    for cell in notebook.cells:
+        nbgrader = cell.metadata.get("nbgrader", {})
+        if nbgrader.get("solution") and cell.cell_type == "code":
+            answers.append(nbgrader["grade_id"])
+        elif nbgrader.get("grade"):
+            found = _test(cell.source, nbgrader.get("points", 0), where)
+            if found.answer_id not in answers:
+                raise CourseError(f"{where}: exercise {found.number} has no answer cell {found.answer_id} above its test")
+            tests[nbgrader["grade_id"]] = found
+    return Notebook(path.parent.name, path.stem, tuple(notebook.cells), tests)
+
+
+def _test(source: str, points: float, where: str) -> Test:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check" and len(node.args) == 2:
+            number = getattr(node.args[0], "value", None)
+            student = next((ast.unparse(k.value) for k in node.keywords if k.arg == "student"), "")
+            found = EXERCISES.get(number)
+            if found is None:
+                raise CourseError(f"{where}: no check is registered for exercise {number!r}")
+            if found.points != points:
+                raise CourseError(f"{where}: exercise {number} is worth {points:g} points in the notebook and "
+                                  f"{found.points:g} in its check")
+            return Test(number, ast.unparse(node.args[1]), student, found.points, found.answer_id)
+    raise CourseError(f'{where}: a test cell calls no check("3.2", answer): {source[:80]!r}')

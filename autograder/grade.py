@@ -1,0 +1,212 @@
+"""grade: one submission -> its marks. Runs the cells in a sandbox and each check outside of it, in the notebook's order.
+
+Whatever a submission does, it ends in a Report. Next: batch.py (many at once), report.py (what is written).
+"""
+import re
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .checking import judge, limit
+from .course import Course, Notebook
+from .exercise import EXERCISES, Trial
+from .inside.answers import TimeUp
+from .remote import GraderFault, RemoteHandle, Worker, WorkerDied
+from .result import Result
+from .sandbox import Sandbox
+from .submissions import Submission
+from .transplant import Step, Unreadable, read_notebook, recognise, transplant
+
+
+@dataclass
+class Mark:
+    """One exercise of one submission. `points` is None where the grader failed: that is no mark."""
+
+    points: float | None
+    max_points: float
+    verdict: str  # as Result's, or "missing": no notebook with this exercise was handed in
+    message: str = ""
+    details: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Report:
+    """What became of one submission. `status`: "graded", "unreadable" or "fault" (the grader's own)."""
+
+    student: str
+    files: list[str]
+    digest: str
+    status: str = "graded"
+    marks: dict[str, Mark] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def points(self) -> float | None:
+        """The sum of the marks; None if there are none, or if one is not known."""
+        marks = [m.points for m in self.marks.values()]
+        return None if not marks or None in marks else sum(marks)
+
+    @property
+    def max_points(self) -> float:
+        return sum(m.max_points for m in self.marks.values())
+
+    def to_plain(self) -> dict:
+        return {**asdict(self), "points": self.points, "max_points": self.max_points}
+
+
+@dataclass(frozen=True)
+class Grader:
+    """How to grade. `hidden`: on hidden trials, else as the notebook's own checks do. `timeout`: seconds a cell or check."""
+
+    course: Course
+    sandbox: Sandbox
+    timeout: float = 20.0
+    hidden: bool = True
+
+    def grade(self, submission: Submission) -> Report:
+        """The marks of a submission. Never raises: a failure of the grader is a Report of status "fault"."""
+        began = time.monotonic()
+        report = Report(submission.student, [Path(p).name for p in submission.paths], submission.digest)
+        try:
+            self._grade(submission, report)
+        except GraderFault as fault:
+            report.status = "fault"
+            report.warnings.append(str(fault))
+        except Exception as error:
+            report.status = "fault"
+            report.warnings.append(f"the grader failed: {type(error).__name__}: {error}")
+        for mark in report.marks.values():
+            if mark.verdict == "broken":
+                report.status, mark.points = "fault", None
+        report.marks = {number: report.marks[number] for number in EXERCISES if number in report.marks}
+        report.seconds = round(time.monotonic() - began, 2)
+        return report
+
+    def _grade(self, submission: Submission, report: Report) -> None:
+        if submission.problem:
+            report.status = "unreadable"
+            report.warnings.append(submission.problem)
+            return
+        several = len(submission.paths) > 1
+        read: dict[Notebook, tuple[Path, Any]] = {}
+        for path in map(Path, submission.paths):
+            try:
+                notebook = read_notebook(path)
+                released = recognise(notebook, self.course)
+            except Unreadable as reason:
+                report.warnings.append(f"{path.name}: {reason}" if several else str(reason))
+                continue
+            if released in read:
+                # A copy beside the notebook: the one with the released name counts, else the last.
+                kept = path if path.stem == released.name or read[released][0].stem != released.name else read[released][0]
+                report.warnings.append(f"{path.name} and {read[released][0].name} are the same notebook of the course; "
+                                       f"{kept.name} was graded")
+                if kept != path:
+                    continue
+            read[released] = path, notebook
+        if not read:
+            report.status = "unreadable"
+        for released, (_, notebook) in read.items():
+            steps, warnings = transplant(released, notebook)
+            report.warnings += warnings
+            report.marks.update(_Run(self, steps, report).marks())
+        if submission.whole and read:
+            units = {n.unit for n in read}
+            for released in self.course.notebooks:
+                if released.unit in units and released not in read:
+                    report.warnings.append(f"{released.name}.ipynb was not handed in")
+                    report.marks.update({t.number: Mark(0.0, t.points, "missing", "not handed in")
+                                         for t in released.tests.values()})
+
+
+class _Run:
+    """The steps of one notebook, run in a worker; in a fresh one whenever it died, without the cell that killed it."""
+
+    def __init__(self, grader: Grader, steps: list[Step], report: Report):
+        self.grader, self.steps, self.report = grader, steps, report
+        self.worker: Worker | None = None
+        self.ran = 0  # how many steps the living worker has behind it
+        self.skipped: dict[int, str] = {}  # steps that killed a worker
+        self.failed: dict[str, tuple[str, dict]] = {}  # exercise -> how its answer cell ended, if not well
+        # Each cell may take its time once, but a notebook full of endless loops has to end some day.
+        self.budget = 10 * grader.timeout
+
+    def marks(self) -> dict[str, Mark]:
+        found, began = {}, time.monotonic()
+        try:
+            for place, step in enumerate(self.steps):
+                if step.test is None:
+                    continue
+                if time.monotonic() - began > self.budget:
+                    found[step.test.number] = Mark(0.0, step.test.points, "error",
+                                                   f"the notebook as a whole took longer than {self.budget:g} s")
+                    continue
+                self._run_up_to(place, began)
+                found[step.test.number] = self._judge(step)
+        finally:
+            if self.worker is not None:
+                self.worker.close()
+        return found
+
+    def _run_up_to(self, place: int, began: float) -> None:
+        while self.worker is None or self.worker.dead or self.ran < place:
+            if self.worker is None or self.worker.dead:
+                self.worker, self.ran = Worker(self.grader.sandbox), 0
+                self.worker.wait_until_ready()  # its start is on nobody's clock
+            while self.ran < place and not self.worker.dead:
+                self._run_cell(self.ran, over=time.monotonic() - began > self.budget)
+                self.ran += 1
+
+    def _run_cell(self, place: int, over: bool) -> None:
+        step = self.steps[place]
+        if step.test is not None or place in self.skipped or over:
+            return
+        try:
+            kind, body = self.worker.request("run", step.source, time.monotonic() + self.grader.timeout)
+        except WorkerDied as death:
+            self.skipped[place] = str(death)
+            kind, body = "failed", {"kind": "", "message": str(death)}
+            if not step.exercise:
+                first = step.source.strip().split("\n")[0][:60]
+                self.report.warnings.append(f"the cell that begins with {first!r} was left out: {death}")
+        if step.exercise and kind != "ok":
+            self.failed[step.exercise] = kind, body if isinstance(body, dict) else {}
+
+    def _judge(self, step: Step) -> Mark:
+        test, deadline = step.test, time.monotonic() + self.grader.timeout
+        student = ""
+        if test.student:
+            try:
+                student = RemoteHandle(self.worker, test.student, deadline).value()
+            except Exception:  # no id, no personal parameters: the check then uses the demo's
+                student = ""
+        trial = Trial(test.number, self.grader.hidden, student if isinstance(student, str) else "")
+        try:
+            # The check itself ends too: what it does with an answer is bounded as the answer is.
+            with limit(3 * self.grader.timeout):
+                result = judge(EXERCISES[test.number], RemoteHandle(self.worker, test.expression, deadline), trial)
+        except TimeUp:
+            self.worker.close()
+            return Mark(None, test.points, "broken", f"the check of exercise {test.number} did not end")
+        return self._mark(result, test)
+
+    def _mark(self, result: Result, test) -> Mark:
+        kind, body = self.failed.get(test.number, ("", {}))
+        if result.verdict == "error" and kind:  # "name 'split' is not defined" is the consequence, not the cause
+            if kind == "not done":
+                return Mark(0.0, test.points, "not done", f"Exercise {test.number} is not done yet.")
+            text = ": ".join(str(body[k]) for k in ("kind", "message") if body.get(k))
+            return Mark(0.0, test.points, "error", clean(text), {"your line": clean(str(body.get("line", "")))})
+        details = {label: clean(text) for label, text in result.facts()}
+        if result.schedule is not None:
+            details["schedule"] = clean(result.table())
+        if result.nudge:
+            details["nudge"] = clean(result.nudge)
+        return Mark(result.points, test.points, result.verdict, clean(result.message), details)
+
+
+def clean(text: str, most: int = 20_000) -> str:
+    """A text that a student may have written, without control characters that a terminal would obey."""
+    return re.sub(r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]", " ", text)[:most]

@@ -1,0 +1,103 @@
+"""report: reports -> a table, JSON and CSV. Files are written whole or not at all, rows in a stable order."""
+import csv
+import io
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .exercise import EXERCISES
+from .grade import Report, clean
+
+SIGNS = {"right": "✓", "wrong": "✗", "error": "✗", "not done": "…", "missing": "–", "broken": "!"}
+
+
+def exercises_of(reports: list[Report]) -> list[str]:
+    """The exercises that any report has, in course order."""
+    return [n for n in EXERCISES if any(n in r.marks for r in reports)]
+
+
+def note(report: Report) -> str:
+    """One line on what went wrong: the warnings, then the exercises that earned nothing although something was there."""
+    found = list(report.warnings)
+    found += [f"{n}: {m.message}" for n, m in report.marks.items() if m.verdict in ("wrong", "error", "broken")]
+    return "; ".join(clean(x).replace("\n", " ") for x in found)
+
+
+def table(reports: list[Report]) -> Table:
+    """What is shown at the end: a row a submission."""
+    numbers = exercises_of(reports)
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    shown.add_column("student", no_wrap=True)
+    for n in numbers:
+        shown.add_column(n, justify="right", no_wrap=True)
+    shown.add_column("total", justify="right", no_wrap=True)
+    shown.add_column("s", justify="right", no_wrap=True)
+    shown.add_column("note", overflow="fold")
+    for r in reports:
+        cells = []
+        for n in numbers:
+            m = r.marks.get(n)
+            cells.append("" if m is None else f"{SIGNS[m.verdict]} " + ("?" if m.points is None else f"{m.points:g}"))
+        total = f"{r.points:g}/{r.max_points:g}" if r.points is not None else "fault" if r.status == "fault" else "–"
+        text = note(r)
+        shown.add_row(escape(clean(r.student)), *cells, total, f"{r.seconds:.1f}",
+                      escape(text if len(text) < 200 else text[:200] + " …"))
+    return shown
+
+
+def write(reports: list[Report], folder: Path) -> tuple[Path, Path]:
+    """Writes results.json and results.csv."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = json.dumps({"version": 1, "submissions": [r.to_plain() for r in reports]}, indent=1, ensure_ascii=False)
+    numbers = exercises_of(reports)
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(["student", "status", "points", "max_points", *numbers, "seconds", "note"])
+    for r in reports:
+        marks = [r.marks[n].points if n in r.marks and r.marks[n].points is not None else "" for n in numbers]
+        rows.writerow([_cell(r.student), r.status, "" if r.points is None else r.points, r.max_points, *marks, r.seconds,
+                       _cell(note(r))])
+    return (write_atomic(folder / "results.json", plain + "\n"),
+            # With a byte-order mark, which is how Excel knows that the names are UTF-8.
+            write_atomic(folder / "results.csv", "\ufeff" + out.getvalue()))
+
+
+def _cell(text: str) -> str:
+    """A text that a spreadsheet will not take for a formula."""
+    text = clean(text)
+    return "'" + text if text.startswith(("=", "+", "-", "@")) else text
+
+
+def write_atomic(path: Path, text: str) -> Path:
+    """Puts the whole file in place at once: a reader, or a grader killed midway, never leaves half of one."""
+    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o600)  # marks are nobody else's business
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return path
+
+
+def print_lines(report: Report, console: Console) -> None:
+    """One submission, a line an exercise, with what is known of each: what `validate` prints."""
+    for warning in report.warnings:
+        console.print(f"! {clean(warning)}", markup=False, highlight=False)
+    for number, m in report.marks.items():
+        points = "?" if m.points is None else f"{m.points:g}"
+        console.print(f"{SIGNS[m.verdict]} {number} {EXERCISES[number].title}: {points} of {m.max_points:g} points"
+                      f"  {m.message if m.verdict != 'right' else ''}".rstrip(), markup=False, highlight=False)
+        for label, text in m.details.items():
+            if text:
+                text = text if "\n" not in text else "\n" + text
+                console.print(f"    {label}: {text}".replace("\n", "\n      "), markup=False, highlight=False)

@@ -1,0 +1,76 @@
+"""submissions: paths -> submissions. Knows the layouts in which notebooks are collected, and never refuses one.
+
+A file is a submission. A folder is one student's if its notebooks have the names of the course's; otherwise each
+notebook in it is a submission, and each folder in it is a student's: submitted/<student>/<unit>/<notebook>.ipynb as nbgrader
+has it, or <student>/<notebook>.ipynb.
+"""
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from .course import Course
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What one student handed in. `whole`: a folder, in which a notebook that is not there is missing."""
+
+    student: str
+    paths: tuple[str, ...]
+    whole: bool = False
+    problem: str = ""  # why it cannot be graded at all
+
+    @property
+    def digest(self) -> str:
+        """A hash of the contents: the same files give the same digest, whatever they are called."""
+        total = hashlib.sha256()
+        for path in self.paths:
+            try:
+                total.update(hashlib.sha256(Path(path).read_bytes()).digest())
+            except OSError:
+                total.update(b"?")
+        return total.hexdigest()
+
+
+def find(paths: list[str], course: Course) -> list[Submission]:
+    """All submissions below these paths, sorted by student. A path without any gives one with a `problem`."""
+    found: list[Submission] = []
+    for path in map(Path, paths):
+        if not path.exists():
+            found.append(Submission(path.stem, (str(path),), problem="there is no such file or folder"))
+        elif path.is_file():
+            found.append(Submission(path.stem, (str(path),)))
+        else:
+            found += _folder(path, course)
+    # The same file named twice is one submission.
+    return sorted(dict.fromkeys(found), key=lambda s: (_natural(s.student), s.paths))
+
+
+def _folder(path: Path, course: Course) -> list[Submission]:
+    names = {n.name for n in course.notebooks}
+    here = sorted(p for p in path.glob("*.ipynb") if p.is_file())
+    folders = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+    if here and all(p.stem in names for p in here) or not here and any(f.name in course.units for f in folders):
+        return [_student(path, course)]
+    found = [Submission(p.stem, (str(p),)) for p in here] + [_student(f, course) for f in folders]
+    if not found:
+        found.append(Submission(path.name, (str(path),), problem="there is no notebook in this folder"))
+    return found
+
+
+def _student(path: Path, course: Course) -> Submission:
+    path = path.resolve()
+    name = path.parent.name if path.name in course.units else path.name
+    notebooks = tuple(str(p) for p in sorted(path.rglob("*.ipynb"))
+                      # A link out of the folder could lead to another student's answers.
+                      if p.is_file() and p.resolve().is_relative_to(path)
+                      and not any(part.startswith(".") for part in p.relative_to(path).parts))
+    if not notebooks:
+        return Submission(name, (str(path),), problem="there is no notebook in this folder")
+    return Submission(name, notebooks, whole=True)
+
+
+def _natural(text: str) -> list:
+    """s2 before s10."""
+    return [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in re.split(r"(\d+)", text.casefold()) if p]

@@ -1,0 +1,119 @@
+"""transplant: a student's notebook -> the cells to run, in our own skeleton.
+
+Answer cells are taken by id, so that cells that were moved, copied, deleted, or had their grading data changed make no
+difference. Locked cells and tests are ours. Everything else that the student wrote runs too, where they put it.
+"""
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from .course import Course, Notebook, Test, cell_ids
+
+LARGEST = 50 * 2**20  # bytes of a notebook; outputs count
+
+
+class Unreadable(Exception):
+    """A submission that cannot be graded: not a notebook, or not one of this course. The text says what to do."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One cell to run (`source`), or one exercise to judge (`test`). `exercise`: whose answer cell this is."""
+
+    source: str = ""
+    exercise: str = ""
+    test: Test | None = None
+
+
+def read_notebook(path: Path) -> Any:
+    """A notebook of any version, as version 4. Raises Unreadable."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise Unreadable(f"the file is larger than {LARGEST // 2**20} MiB; clear its outputs and hand it in again")
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise Unreadable("there is no such file") from None
+    except OSError as error:
+        raise Unreadable(f"the file cannot be read: {error.strerror}") from None
+    if not raw.strip():
+        raise Unreadable("the file is empty")
+    try:
+        data = json.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise Unreadable("this is not a notebook: it is not text") from None
+    except (ValueError, RecursionError) as error:
+        cut = getattr(error, "pos", 0) >= len(raw.decode("utf-8-sig").rstrip()) - 1
+        raise Unreadable("the file is cut off; it was not saved or uploaded to its end" if cut
+                         else f"this is not a notebook: {error}") from None
+    if not isinstance(data, dict) or not isinstance(data.get("nbformat"), int):
+        raise Unreadable("this is not a notebook: it has no nbformat")
+    try:
+        notebook = nbformat.reads(json.dumps(data), as_version=4)
+        for cell in notebook.cells:
+            if not isinstance(cell.source, str):
+                cell.source = "".join(cell.source)
+            if not isinstance(cell.metadata, dict):
+                raise TypeError("a cell's metadata is no dictionary")
+        return notebook
+    except Exception as error:
+        reason = str(error).split("\n")[0][:200]
+        raise Unreadable(f"the notebook's format is damaged (nbformat {data['nbformat']}): {reason}") from None
+
+
+def recognise(notebook: Any, course: Course) -> Notebook:
+    """The released notebook that this one was made from, by the ids of its cells. Raises Unreadable."""
+    ids = {i for cell in notebook.cells for i in cell_ids(cell)}
+    best = max(course.notebooks, key=lambda n: len(ids & (n.answers.keys() | n.tests.keys())))
+    if not ids & (best.answers.keys() | best.tests.keys()):
+        raise Unreadable("this is not a notebook of this course: it has none of its exercises")
+    return best
+
+
+def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]]:
+    """The steps of grading a notebook, in order, and warnings for the student."""
+    ours = {i: k for k, cell in enumerate(released.cells) for i in cell_ids(cell)}
+    stubs = {k: cell.source for k, cell in enumerate(released.cells)}
+    theirs: dict[int, list[Any]] = {}  # place in the skeleton -> the student's versions of that cell
+    extra: dict[int, list[str]] = {}  # place in the skeleton -> cells that the student added behind it
+    place = -1
+    for cell in notebook.cells:
+        known = next((ours[i] for i in cell_ids(cell) if i in ours), None)
+        if known is not None:
+            theirs.setdefault(known, []).append(cell)
+            place = known
+        elif cell.cell_type == "code" and cell.source.strip():
+            extra.setdefault(place, []).append(cell.source)
+
+    steps, warnings = _cells(extra.get(-1, [])), []
+    for k, cell in enumerate(released.cells):
+        nbgrader = cell.metadata.get("nbgrader", {})
+        test = released.tests.get(nbgrader.get("grade_id"))
+        number = released.answers.get(nbgrader.get("grade_id"), "")
+        versions = [c.source for c in theirs.get(k, [])]
+        if test is not None:
+            steps.append(Step(test=test))
+        elif number:
+            # An untouched copy of the hole, left behind by copy and paste, does not undo the answer.
+            written = [v for v in versions if v.strip() != stubs[k].strip()] or versions
+            if len(versions) > 1:
+                warnings.append(f"exercise {number}: its cell is there {len(versions)} times; the last one was graded")
+            if not versions:
+                warnings.append(f"exercise {number}: its cell was deleted")
+            elif theirs[k][-1].cell_type != "code":
+                warnings.append(f"exercise {number}: its cell is no code cell any more; it was run as one")
+            steps += [Step(source, number) for source in written[-1:]]
+        elif cell.cell_type == "code":
+            changed = not nbgrader.get("locked") and versions and theirs[k][-1].cell_type == "code"
+            steps += _cells([versions[-1] if changed else cell.source])
+        steps += _cells(extra.get(k, []))
+    # Nothing after the last test can change a mark.
+    last = max((i for i, s in enumerate(steps) if s.test), default=-1)
+    return steps[:last + 1], warnings
+
+
+def _cells(sources: Iterable[str]) -> list[Step]:
+    return [Step(s) for s in sources if s.strip()]
