@@ -3,6 +3,7 @@
     import pallas_lite as pl      # in place of: from jax.experimental import pallas as pl
 """
 from . import hardware as hardware
+from .body import loop as loop
 from .body import num_programs as num_programs
 from .body import program_id as program_id
 from .body import when as when
@@ -13,16 +14,18 @@ from .by_hand import copy_out_start as copy_out_start
 from .by_hand import copy_out_wait as copy_out_wait
 from .by_hand import execute as execute
 from .by_hand import record as record
+from .call import CostEstimate as CostEstimate
 from .call import observe_calls as observe_calls
 from .call import pallas_call as pallas_call
-from .engines.simulate import InterpretParams as InterpretParams
 from .errors import BlockIndexError as BlockIndexError
 from .errors import HazardWarning as HazardWarning
 from .errors import NotSupportedError as NotSupportedError
 from .errors import PallasLiteError as PallasLiteError
 from .errors import PipelineError as PipelineError
 from .errors import SpecError as SpecError
+from .memory import InterpretParams as InterpretParams
 from .plot import plot_timeline as plot_timeline
+from .refs import ds as ds
 from .schedule import Event as Event
 from .schedule import Schedule as Schedule
 from .show import View as View

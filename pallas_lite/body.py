@@ -1,4 +1,8 @@
-"""body: a kernel function -> one jitted step on the values of its slots. Used by call.py."""
+"""body: a kernel function -> one step on the values of its slots, traced once. Used by call.py and the engines.
+
+A kernel that only computes is traced with refs on JAX values, so that one trace serves stepping and the compiled loop. A
+kernel with copies of its own raises NeedsStepping here; engines/step.py runs it.
+"""
 import contextlib
 import contextvars
 import inspect
@@ -8,10 +12,17 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from .errors import PallasLiteError, SpecError, many
+from .errors import BlockIndexError, PallasLiteError, SpecError, many
+from .memory import garbage_value
+from .refs import Ref, TracedMemory
 
 _position = contextvars.ContextVar("grid position of the running kernel", default=None)
+
+
+class NeedsStepping(Exception):
+    """Raised while tracing: this kernel starts copies or allocates, so it is stepped through instead."""
 
 
 def _axis_of(axis, what):
@@ -44,12 +55,26 @@ def when(condition):
             if condition:
                 f()
         else:
-            jax.lax.cond(condition, lambda: (f(), None)[1], lambda: None)
+            lax.cond(condition, lambda: (f(), None)[1], lambda: None)
     return decide
 
 
+def loop(lower, upper, *, init_carry=None, step=1, unroll=None):
+    """A loop as a decorator: `@pl.loop(0, n)` on `def _(i): ...`; with init_carry, on `def _(i, carry): ...`.
+
+    Returns the last carry. `step` must be positive; `unroll` is accepted and changes nothing here.
+    """
+    def decorate(f):
+        count = -(-(upper - lower) // step)
+        if init_carry is None:
+            return lax.fori_loop(0, count, lambda i, _: (f(lower + i * step), None)[1], None)
+        return lax.fori_loop(0, count, lambda i, carry: f(lower + i * step, carry), init_carry)
+    return decorate
+
+
 @contextlib.contextmanager
-def _at(ids, grid):
+def at_position(ids, grid):
+    """program_id and num_programs answer with this position inside."""
     token = _position.set((ids, grid))
     try:
         yield
@@ -58,49 +83,83 @@ def _at(ids, grid):
 
 
 class Body:
-    """A kernel, traced once: `step(t, slots)` runs it on NumPy values and returns each operand's new value."""
+    """A kernel, traced once. `apply(ids, values)` is the step as a JAX function: new values, and out-of-bounds flags.
 
-    def __init__(self, kernel, operands, grid, unflatten):
-        self.operands, self.grid = operands, grid
-        _check_arity(kernel, unflatten(list(operands)))
-        shapes = [jax.ShapeDtypeStruct(x.ref_shape, x.dtype) for x in operands]
+    `values`: one array for each ref that the kernel gets, in the order of `avals` (name, shape, dtype).
+    `written[i]`: the kernel may write ref i. `fresh[i]`: it surely overwrites ref i whole before it reads it.
+    """
+
+    def __init__(self, kernel, avals, grid, unflatten):
+        self.avals, self.grid = avals, grid
+        check_arity(kernel, *unflatten([name for name, _, _ in avals]))
         ids = [jax.ShapeDtypeStruct((), jnp.int32)] * len(grid)
 
-        def run(ids, values):
-            refs = [jax.new_ref(v) for v in values]
-            with _at(ids, grid):
-                out = kernel(*unflatten(refs))
-            if out is not None:
-                raise SpecError(f"{kernel_name(kernel)} returns a value; a kernel returns nothing and writes its "
-                                "results into its output refs (o_ref[...] = ...).")
-            return [jax.freeze(r) for r in refs]
+        def apply(ids, values):
+            memories = [TracedMemory(name, value, garbage_value("nan", np.dtype(dtype)))
+                        for (name, _, dtype), value in zip(avals, values, strict=True)]
+            run_kernel(kernel, unflatten, [Ref(m) for m in memories], ids, grid)
+            return [m.finish() for m in memories], [m.past_end() for m in memories]
 
-        self.jaxpr = jax.make_jaxpr(run)(ids, shapes)
-        keep = [i for i, writes in enumerate(_written(self.jaxpr.jaxpr, len(operands))) if writes]
-        self.written = keep
-        self._step = jax.jit(lambda ids, values: [run(ids, values)[i] for i in keep])
+        self.apply = apply
+        self.jaxpr = jax.make_jaxpr(apply)(ids, [jax.ShapeDtypeStruct(s, d) for _, s, d in avals]).jaxpr
+        refs = [e.outvars[0] for e in self.jaxpr.eqns if e.primitive.name == "new_ref"]
+        # Each memory makes two refs: its values, and its out-of-bounds flag.
+        self.written = [_writes(self.jaxpr, r) for r in refs[::2]][:len(avals)]
+        self.fresh = [_overwritten_first(self.jaxpr, r) for r in refs[::2]][:len(avals)]
+        self._keep = [i for i, w in enumerate(self.written) if w]
+        self._moving = [i for i, r in enumerate(refs[1::2][:len(avals)]) if _writes(self.jaxpr, r)]
+        self._step = jax.jit(self._some)
         self._indices = list(itertools.product(*map(range, grid)))
 
-    def step(self, t: int, slots: list[np.ndarray]) -> list[np.ndarray]:
-        ids = [np.int32(i) for i in self._indices[t]]
-        seen = [v.reshape(x.ref_shape) for x, v in zip(self.operands, slots, strict=True)]
-        new = list(slots)
-        for i, value in zip(self.written, self._step(ids, seen), strict=True):
-            new[i] = np.asarray(value).reshape(self.operands[i].block_shape)
+    def _some(self, ids, values):
+        new, past_end = self.apply(ids, values)
+        return [new[i] for i in self._keep], [past_end[i] for i in self._moving]
+
+    def step(self, t: int, values: list[np.ndarray]) -> list[np.ndarray]:
+        """Run step t on NumPy values; returns each ref's new value. An access past the end raises SpecError."""
+        new = list(values)
+        changed, past_end = self._step([np.int32(i) for i in self._indices[t]], values)
+        for i, bad in zip(self._moving, past_end, strict=True):
+            if bad:
+                self.refuse(i, t)
+        for i, value in zip(self._keep, changed, strict=True):
+            new[i] = np.asarray(value)
         return new
+
+    def refuse(self, i: int, t: int):
+        """The error for an access past the end of ref i, at step t."""
+        name, shape, _ = self.avals[i]
+        raise BlockIndexError(f"step {t}: an index into {name}, which has shape {tuple(shape)}, goes past its end. A slice "
+                              "past the end does not shift: guard it, or make the block larger.")
+
+    @property
+    def moving(self) -> list[int]:
+        """The refs that are indexed with a traced start, and so may be read or written past their end."""
+        return self._moving
 
     @property
     def flops(self) -> float:
         """Arithmetic operations of one step, counted on the traced kernel: one per result element, 2·m·n·k a matmul."""
-        return float(count_flops(self.jaxpr.jaxpr))
+        return float(count_flops(self.jaxpr))
 
 
-def _check_arity(kernel, refs):
+def run_kernel(kernel, unflatten, refs, ids, grid):
+    args, kwargs = unflatten(refs)
+    with at_position(ids, grid):
+        out = kernel(*args, **kwargs)
+    if out is not None:
+        raise SpecError(f"{kernel_name(kernel)} returns a value; a kernel returns nothing and writes its results into its "
+                        "output refs (o_ref[...] = ...).")
+
+
+def check_arity(kernel, args, kwargs):
     try:
-        inspect.signature(kernel).bind(*refs)
+        inspect.signature(kernel).bind(*args, **kwargs)
     except TypeError:
+        n = len(args) + len(kwargs)
         raise SpecError(f"{kernel_name(kernel)}{inspect.signature(kernel)} does not fit the call, which gives it "
-                        f"{many(len(refs), 'ref')}: the operands, then the outputs. Give the kernel one parameter for each.") from None
+                        f"{many(n, 'ref')}: the operands, then the outputs, then the scratch. Give the kernel one parameter "
+                        "for each.") from None
     except ValueError:
         pass  # a callable without a signature: tracing will tell
 
@@ -109,33 +168,55 @@ def kernel_name(kernel) -> str:
     return getattr(kernel, "__name__", None) or getattr(getattr(kernel, "func", None), "__name__", "kernel")
 
 
-def _written(jaxpr, n: int) -> list[bool]:
-    """Which refs may be written: all but those that only `get` and the final `freeze` touch."""
-    refs = [e.outvars[0] for e in jaxpr.eqns if e.primitive.name == "new_ref"][:n]
-    touched = {id(v) for e in jaxpr.eqns if e.primitive.name not in ("get", "freeze", "new_ref") for v in e.invars}
-    return [id(r) in touched for r in refs]
+# -- what a traced kernel does to its refs and how much it computes
+
+def _inner(eqn):
+    """The jaxprs inside an equation, each with the outer variables that its own inputs stand for."""
+    for p in eqn.params.values():
+        for j in p if isinstance(p, (tuple, list)) else [p]:
+            j = getattr(j, "jaxpr", j)
+            if hasattr(j, "eqns"):
+                outer = eqn.invars[len(eqn.invars) - len(j.invars):]  # cond has its predicate in front
+                yield j, outer if len(outer) == len(j.invars) else None
+
+
+def _writes(jaxpr, ref) -> bool:
+    for e in jaxpr.eqns:
+        if not any(v is ref for v in e.invars) or e.primitive.name in ("get", "freeze", "new_ref"):
+            continue
+        inner = list(_inner(e))
+        if e.primitive.name == "while" or not inner or any(outer is None for _, outer in inner):
+            return True  # a write, or something that cannot be looked through
+        if any(_writes(j, v) for j, outer in inner for v, o in zip(j.invars, outer, strict=True) if o is ref):
+            return True
+    return False
+
+
+def _overwritten_first(jaxpr, ref) -> bool:
+    first = next((e for e in jaxpr.eqns if any(v is ref for v in e.invars)), None)
+    if first is None or first.primitive.name != "swap" or first.invars[1].aval.shape != ref.aval.shape:
+        return False
+    old = first.outvars[0]
+    return not any(v is old for e in jaxpr.eqns for v in e.invars) and not any(v is old for v in jaxpr.outvars)
 
 
 # Operations on indices, shapes and types move data; they are not arithmetic on it.
 _FREE = {"broadcast_in_dim", "reshape", "transpose", "convert_element_type", "get", "swap", "new_ref", "freeze",
-         "slice", "squeeze", "concatenate", "iota", "copy", "dynamic_slice", "dynamic_update_slice", "pjit", "cond",
-         "while", "scan", "addupdate", "split"}
+         "slice", "squeeze", "concatenate", "iota", "copy", "dynamic_slice", "dynamic_update_slice", "addupdate", "split"}
 
 
 def count_flops(jaxpr) -> int:
     total = 0
     for e in jaxpr.eqns:
-        inner = [getattr(j, "jaxpr", j) for p in e.params.values() for j in (p if isinstance(p, (tuple, list)) else [p])
-                 if hasattr(getattr(j, "jaxpr", j), "eqns")]
+        inner = [count_flops(j) for j, _ in _inner(e)]
         if inner:
-            counts = [count_flops(j) for j in inner]
-            total += max(counts) if e.primitive.name == "cond" else sum(counts) * e.params.get("length", 1)
+            total += max(inner) if e.primitive.name == "cond" else sum(inner) * e.params.get("length", 1)
         elif e.primitive.name == "dot_general":
             (contract, _), _ = e.params["dimension_numbers"]
             total += 2 * math.prod(e.outvars[0].aval.shape) * math.prod(e.invars[0].aval.shape[d] for d in contract)
-        elif e.primitive.name.startswith("reduce_") or e.primitive.name == "cumsum":
+        elif e.primitive.name.startswith("reduce_") or e.primitive.name.startswith("cum"):
             total += math.prod(e.invars[0].aval.shape)
-        elif e.primitive.name not in _FREE and e.outvars:
+        elif e.primitive.name not in _FREE and e.outvars and e.outvars[0].aval.shape:
             # Scalars steer the kernel (program_id comparisons); they do not occupy the vector unit.
-            total += math.prod(e.outvars[0].aval.shape) if e.outvars[0].aval.shape else 0
+            total += math.prod(e.outvars[0].aval.shape)
     return total

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .engines.simulate import InterpretParams, simulate
+from .engines.simulate import simulate
 from .errors import BlockIndexError, PipelineError
+from .memory import DEFAULT, InterpretParams
 from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, OperandInfo, Schedule
 from .specs import Operand
 
@@ -148,7 +149,7 @@ def record(loop: Callable, steps: int, *, depth: int = 2, block_bytes: int = 100
 
 
 def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,
-            params: InterpretParams = InterpretParams()) -> np.ndarray:
+            params: InterpretParams = DEFAULT) -> np.ndarray:
     """B after a recorded loop ran on these blocks of A (first axis: one block a step): the hardware's numbers.
 
     Slots and B start as garbage (NaN, unless `params` says otherwise). Raises PipelineError where it would hang.
@@ -162,5 +163,5 @@ def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,
                 for x in schedule.operands]
     full = Schedule(tuple(e._replace(block=e.block + (0,) * len(tail)) if e.block is not None else e
                           for e in schedule.events), schedule.operands, schedule.flops, schedule.name)
-    step = lambda t, slots: [slots[0], np.asarray(kernel(slots[0][0]), a.dtype)[None]]  # noqa: E731
+    step = lambda t, slots: [slots[0], np.asarray(kernel(slots[0]), a.dtype)]  # noqa: E731
     return simulate(full, operands, {"A": a}, step, params)["B"]

@@ -1,13 +1,15 @@
 """call: pallas_call. Specs and arrays -> a trace (schedule, hazards, timeline), or the values that hardware would give.
 
 The way of a call: resolve the specs (specs.py), record the schedule (pipeline.py on engines/record.py), trace the
-kernel (body.py), play the schedule on the values (engines/simulate.py).
+kernel (body.py), verify (verify.py). Then the values: a schedule free of races runs as one compiled loop
+(engines/xla.py), any other is played copy by copy (engines/simulate.py).
 """
 import contextlib
 import contextvars
 import inspect
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,15 +19,28 @@ import numpy as np
 
 from . import specs as _specs
 from .body import Body, kernel_name
+from .engines import xla
 from .engines.record import record
-from .engines.simulate import InterpretParams, simulate
+from .engines.simulate import simulate
 from .errors import HazardWarning, NotSupportedError, PallasLiteError, SpecError
 from .hardware import TOY, Machine
+from .memory import InterpretParams, garbage_value, two_fillings
 from .schedule import Schedule
 from .timeline import Timeline, timeline
-from .verify import Hazard, verify
+from .unspecified import may_be_unspecified, unspecified, written_inputs
+from .verify import RACES, Hazard, grid_hazards, verify
 
 _observers: contextvars.ContextVar[tuple[list, ...]] = contextvars.ContextVar("observers of calls", default=())
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """What a whole call costs, where counting on the traced kernel would be wrong: operations and bytes."""
+
+    flops: int
+    transcendentals: int = 0
+    bytes_accessed: int = 0
+    remote_bytes_transferred: int = 0
 
 
 def pallas_call(kernel, out_shape, *, grid_spec=None, grid=(), in_specs=None, out_specs=None, scratch_shapes=(),
@@ -39,22 +54,21 @@ def pallas_call(kernel, out_shape, *, grid_spec=None, grid=(), in_specs=None, ou
 
     Raises SpecError, BlockIndexError or NotSupportedError, each naming the operand and the mend.
     """
+    prefetched = 0
     if grid_spec is not None:
+        if grid or in_specs is not None or out_specs is not None or scratch_shapes:
+            raise SpecError("give grid, in_specs, out_specs and scratch_shapes either in grid_spec or beside it, not both.")
         grid, in_specs, out_specs = grid_spec.grid, grid_spec.in_specs, grid_spec.out_specs
-        scratch_shapes = getattr(grid_spec, "scratch_shapes", ())
-    if scratch_shapes:
-        raise NotSupportedError("scratch_shapes is not supported yet. Accumulate in an output block that stays the "
-                                "same over the innermost grid axis instead.")
-    if input_output_aliases:
-        raise NotSupportedError("input_output_aliases is not supported yet. Write to a separate output instead.")
+        scratch_shapes, prefetched = grid_spec.scratch_shapes, grid_spec.num_scalar_prefetch
     if on_hazard not in ("warn", "raise", "ignore"):
         raise SpecError(f'on_hazard={on_hazard!r}: choose "warn", "raise" or "ignore".')
     params = interpret if isinstance(interpret, InterpretParams) else InterpretParams()
-    return Call(kernel, out_shape, _specs.normalize_grid(grid), in_specs, out_specs, params,
-                name or kernel_name(kernel), cost_estimate, on_hazard)
+    return Call(kernel, out_shape, _specs.normalize_grid(grid), in_specs, out_specs, scratch_shapes, prefetched,
+                dict(input_output_aliases or {}), params, name or kernel_name(kernel), cost_estimate, compiler_params,
+                on_hazard)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Call:
     """What `pallas_call` returns."""
 
@@ -63,43 +77,61 @@ class Call:
     grid: tuple[int, ...]
     in_specs: Any
     out_specs: Any
+    scratch_shapes: Any
+    prefetched: int  # how many of the first operands are scalars that index maps may read
+    aliases: Mapping[int, int]
     params: InterpretParams
     name: str
     cost_estimate: Any
+    compiler_params: Any
     on_hazard: str
     _traces: dict = field(default_factory=dict, compare=False, repr=False)  # one for each set of shapes and dtypes
 
     def __call__(self, *arrays):
         """The values that the hardware would give. Hazards are reported, as `on_hazard` says."""
         arrays = jax.tree.map(lambda a: a if hasattr(a, "dtype") else jax.numpy.asarray(a), arrays)
-        flat = jax.tree.leaves(arrays)
-        if any(isinstance(a, jax.core.Tracer) for a in flat):
-            raise NotSupportedError(f"{self.name}: a pallas_call under jax.jit or jax.vmap is not supported yet. Call it "
-                                    "outside, on concrete arrays.")
         traced = self.trace(*arrays)
         for calls in _observers.get():
             calls.append(traced)
-        traced.report(self.on_hazard)
-        return traced.values(flat)
+        return traced.run(jax.tree.leaves(arrays))
 
     def trace(self, *arrays) -> "Traced":
-        """What the call would do, from arrays or ShapeDtypeStructs. Nothing runs."""
+        """What the call would do, from arrays or ShapeDtypeStructs. Nothing runs. Prefetched scalars must be arrays."""
+        scalars, arrays = arrays[:self.prefetched], arrays[self.prefetched:]
+        if any(isinstance(s, (jax.ShapeDtypeStruct, jax.core.Tracer)) for s in scalars):
+            raise NotSupportedError(f"{self.name}: prefetched scalars choose the blocks, so they must be concrete arrays here, "
+                                    "not traced or ShapeDtypeStructs. Call it outside jax.jit.")
+        scalars = tuple(np.asarray(s) for s in scalars)
         flat, tree = jax.tree.flatten(arrays)
-        key = tree, tuple((tuple(np.shape(a)), str(getattr(a, "dtype", type(a)))) for a in flat)
+        key = tree, tuple((tuple(np.shape(a)), str(getattr(a, "dtype", type(a)))) for a in flat), tuple(
+            (s.shape, str(s.dtype), s.tobytes()) for s in scalars)
         if key not in self._traces:
-            self._traces[key] = self._trace(flat, tree)
+            self._traces[key] = self._trace(scalars, flat, tree)
         return self._traces[key]
 
-    def _trace(self, flat, tree) -> "Traced":
-        in_specs = self._match(self.in_specs, flat, tree, "in_specs")
+    def _trace(self, scalars, flat, tree) -> "Traced":
+        in_specs = self._match(self.in_specs, flat, "in_specs")
         outs, out_tree = jax.tree.flatten(list(self.out_shape) if isinstance(self.out_shape, tuple) else self.out_shape)
-        out_specs = self._match(self.out_specs, outs, out_tree, "out_specs")
-        names = operand_names(self.kernel, len(flat), len(outs))
-        operands = [_specs.resolve(s, n, a, self.grid, i >= len(flat))
-                    for i, (s, n, a) in enumerate(zip(in_specs + out_specs, names, flat + outs, strict=True))]
-        return Traced(self, tuple(operands), tree, out_tree)
+        out_specs = self._match(self.out_specs, outs, "out_specs")
+        names = operand_names(self.kernel, len(scalars), len(flat), len(outs), len(jax.tree.leaves(self.scratch_shapes)))
+        operands = [_specs.resolve(s, n, a, self.grid, i >= len(flat), scalars)
+                    for i, (s, n, a) in enumerate(zip(in_specs + out_specs, names[len(scalars):], flat + outs, strict=False))]
+        for source, target in self.aliases.items():
+            self._alias(operands, source - len(scalars), target, len(flat), len(outs))
+        return Traced(self, tuple(operands), scalars, tuple(names), tree, out_tree)
 
-    def _match(self, given, flat, tree, what) -> list:
+    def _alias(self, operands, source, target, n_in, n_out):
+        if not 0 <= source < n_in or not 0 <= target < n_out:
+            raise SpecError(f"{self.name}: input_output_aliases {dict(self.aliases)}: operands are counted flat, prefetched "
+                            f"scalars included (here {self.prefetched} to {self.prefetched + n_in - 1}), outputs from 0 to "
+                            f"{n_out - 1}.")
+        x, y = operands[source], operands[n_in + target]
+        if (x.shape, x.dtype) != (y.shape, y.dtype):
+            raise SpecError(f"{self.name}: operand {x.name} ({x.dtype}{list(x.shape)}) cannot share its memory with output "
+                            f"{y.name} ({y.dtype}{list(y.shape)}). Aliased arrays have one shape and dtype.")
+        operands[n_in + target] = _specs.aliased(y, x)
+
+    def _match(self, given, flat, what) -> list:
         """The specs in the order of the flat operands; a missing one means the whole array in one block."""
         if given is None:
             return [_specs.BlockSpec()] * len(flat)
@@ -112,25 +144,40 @@ class Call:
         return [s or _specs.BlockSpec() for s in found]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Traced:
     """One call looked into: its operands, schedule, hazards, and its time on a machine."""
 
     call: Call
     operands: tuple[_specs.Operand, ...]
+    scalars: tuple[np.ndarray, ...]
+    names: tuple[str, ...]  # of the kernel's refs: scalars, operands, scratch
     in_tree: Any
     out_tree: Any
 
+    @property
+    def extras(self) -> list:
+        """The refs that no copy touches: prefetched scalars by value, scratch by shape and dtype."""
+        scratch = [jax.ShapeDtypeStruct(tuple(s.shape), s.dtype) for s in jax.tree.leaves(self.call.scratch_shapes)]
+        return [*self.scalars, *scratch]
+
     @cached_property
     def body(self) -> Body:
-        n_in = self.in_tree.num_leaves
-        ins, outs = self.in_tree, self.out_tree
+        n_in, n_all, n_scalars = self.in_tree.num_leaves, len(self.operands), len(self.scalars)
+        scratch_tree = jax.tree.structure(self.call.scratch_shapes)
 
         def unflatten(refs):
-            results = jax.tree.unflatten(outs, refs[n_in:])
-            many = isinstance(results, (list, tuple))
-            return (*jax.tree.unflatten(ins, refs[:n_in]), *(results if many else (results,)))
-        return Body(self.call.kernel, self.operands, self.call.grid, unflatten)
+            """The engines' order (operands, scalars, scratch) -> the kernel's arguments."""
+            operands, scalars, scratch = refs[:n_all], refs[n_all:n_all + n_scalars], refs[n_all + n_scalars:]
+            results = jax.tree.unflatten(self.out_tree, operands[n_in:])
+            results = results if isinstance(results, (list, tuple)) else [results]
+            args = [*scalars, *jax.tree.unflatten(self.in_tree, operands[:n_in]), *results]
+            scratch = jax.tree.unflatten(scratch_tree, scratch)
+            return (args, scratch) if isinstance(scratch, dict) else ([*args, *scratch], {})
+        n = len(self.scalars)
+        names = [*self.names[n:n + n_all], *self.names[:n], *self.names[n + n_all:]]
+        shapes = [(x.ref_shape, x.dtype) for x in self.operands] + [(e.shape, e.dtype) for e in self.extras]
+        return Body(self.call.kernel, [(name, *s) for name, s in zip(names, shapes, strict=True)], self.call.grid, unflatten)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -144,26 +191,78 @@ class Traced:
 
     @cached_property
     def hazards(self) -> list[Hazard]:
-        return verify(self.schedule)
+        """What is wrong with the schedule; reports about values come with a run."""
+        semantics = getattr(self.call.compiler_params, "dimension_semantics", None)
+        return verify(self.schedule) + grid_hazards(self.operands, self.call.grid, semantics)
 
     def timeline(self, machine: Machine = TOY) -> Timeline:
         """When each engine is busy: modelled from the machine's α, β and F, not measured."""
         return timeline(self.schedule, machine)
 
-    def report(self, on_hazard: str) -> None:
-        if on_hazard == "ignore" or not self.hazards:
-            return
-        text = f"{self.call.name}: " + "\n".join(str(h) for h in self.hazards[:5])
-        if len(self.hazards) > 5:
-            text += f"\n… and {len(self.hazards) - 5} more"
-        if on_hazard == "raise":
-            raise PallasLiteError(text)
-        warnings.warn(text, HazardWarning, stacklevel=3)
+    # -- values
 
-    def values(self, flat: list):
-        """The outputs for these (flattened) operands, as jax arrays."""
-        inputs = {x.array: np.asarray(a) for x, a in zip(self.operands, flat, strict=False)}
-        hbm = simulate(self.schedule, self.operands, inputs, self.body.step, self.call.params)
+    def run(self, flat: list):
+        """The outputs, after the hazards were reported. `flat`: all operands, prefetched scalars first."""
+        inputs = {x.array: a for x, a in zip(self.operands, flat[len(self.scalars):], strict=False) if not x.is_output}
+        racy = any(h.kind in RACES for h in self.hazards)
+        if any(isinstance(a, jax.core.Tracer) for a in flat):
+            self.report(self.hazards)
+            if racy:
+                raise PallasLiteError(f"{self.call.name}: under jax.jit a call must be free of races, and this one has: "
+                                      f"{self.hazards[0]}")
+            return self._results(self._compiled(inputs, self.call.params.uninitialized_memory)[0])
+        if self.call.on_hazard == "ignore":
+            return self._results(self._values(inputs, racy))
+        if self.call.on_hazard == "raise":
+            self.report(self.hazards)
+        values = self._values(inputs, racy)
+        self.report([*self.hazards, *self._about_values(inputs, racy)])
+        return self._results(values)
+
+    def _values(self, inputs, racy):
+        params = self.call.params
+        if racy or params.uninitialized_memory == "random":
+            inputs = {name: np.asarray(a) for name, a in inputs.items()}
+            return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras)
+        values, past_end = self._compiled(inputs, params.uninitialized_memory)
+        if params.out_of_bounds_reads == "raise":
+            for i in self.body.moving:
+                if past_end[i] < self.steps:
+                    self.body.refuse(i, int(past_end[i]))
+        return values
+
+    def _compiled(self, inputs, kind, every_visit=False):
+        dtypes = {str(np.dtype(d)) for _, _, d in self.body.avals}
+        fill = {d: kind[d] if isinstance(kind, dict) else garbage_value(kind, np.dtype(d)) for d in dtypes}
+        return self._loop(inputs, self.scalars, fill, every_visit)
+
+    @cached_property
+    def _loop(self):
+        return xla.compiled(self.operands, self.extras, self.body, self.call.grid)
+
+    def _about_values(self, inputs, racy) -> list[Hazard]:
+        """Reports that only a run can give: written inputs, and results that depend on what memory held before."""
+        found = written_inputs(self.operands, self.body)
+        if racy or not may_be_unspecified(self.operands, self.body):
+            return found
+        fillings = [{str(np.dtype(d)): two_fillings(d)[k] for _, _, d in self.body.avals} for k in (0, 1)]
+        first, second = (self._compiled(inputs, f, True)[0] for f in fillings)
+        for x in self.operands:
+            if x.is_output:
+                found += unspecified(x, np.asarray(first[x.array]), np.asarray(second[x.array]), two_fillings(x.dtype))
+        return found
+
+    def report(self, hazards) -> None:
+        if self.call.on_hazard == "ignore" or not hazards:
+            return
+        text = f"{self.call.name}: " + "\n".join(str(h) for h in hazards[:5])
+        if len(hazards) > 5:
+            text += f"\n… and {len(hazards) - 5} more"
+        if self.call.on_hazard == "raise":
+            raise PallasLiteError(text)
+        warnings.warn(text, HazardWarning, stacklevel=4)
+
+    def _results(self, hbm):
         outs = [jax.numpy.asarray(hbm[x.array]) for x in self.operands if x.is_output]
         result = jax.tree.unflatten(self.out_tree, outs)
         return tuple(result) if isinstance(result, list) else result  # as upstream returns a list of shapes
@@ -187,19 +286,18 @@ def observe_calls():
         _observers.reset(token)
 
 
-def operand_names(kernel, n_in: int, n_out: int) -> list[str]:
+def operand_names(kernel, n_scalars: int, n_in: int, n_out: int, n_scratch: int) -> list[str]:
     """Names from the kernel's parameters, less `_ref`; in0, in1, …, out0, … where they do not tell.
 
-    >>> operand_names(lambda x_ref, o_ref: None, 1, 1)
+    >>> operand_names(lambda x_ref, o_ref: None, 0, 1, 1, 0)
     ['x', 'o']
     """
     try:
-        names = [p.name.removesuffix("_ref").strip("_") for p in inspect.signature(kernel).parameters.values()
-                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        parameters = inspect.signature(kernel).parameters.values()
+        names = [p.name.removesuffix("_ref").strip("_") for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     except (TypeError, ValueError):
         names = []
-    if len(names) != n_in + n_out or len(set(names)) != len(names) or not all(names):
-        names = [f"in{i}" for i in range(n_in)] + [f"out{i}" for i in range(n_out)]
+    if len(names) != n_scalars + n_in + n_out + n_scratch or len(set(names)) != len(names) or not all(names):
+        names = [f"{kind}{i}" for kind, n in (("scalars", n_scalars), ("in", n_in), ("out", n_out), ("scratch", n_scratch))
+                 for i in range(n)]
     return names
-
-

@@ -3,27 +3,69 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 import jax
 import numpy as np
 
-from .errors import BlockIndexError, NotSupportedError, SpecError, many
+from .errors import BlockIndexError, SpecError, many
 from .schedule import OperandInfo
 
 
 class MemorySpace(Enum):
-    """Where an operand lives. None in a BlockSpec means SRAM, block by block."""
+    """Where an operand or a scratch buffer lives. `VMEM((8, 128), jnp.float32)` is a buffer of that shape there."""
 
     ANY = "any"
+    HBM = "hbm"
+    VMEM = "vmem"
+    SMEM = "smem"
 
     def __str__(self) -> str:
         return self.value
 
+    def __call__(self, shape, dtype) -> "Scratch":
+        return Scratch(tuple(shape), np.dtype(dtype), self)
 
-ANY = MemorySpace.ANY
+
+ANY, HBM, VMEM, SMEM = MemorySpace
+
+
+class SemaphoreType(Enum):
+    """Semaphores for scratch_shapes and run_scoped: `SemaphoreType.DMA` is one, `SemaphoreType.DMA((n,))` is n of them."""
+
+    REGULAR = "regular"
+    DMA = "dma"
+    BARRIER = "barrier"
+
+    def __call__(self, shape) -> "Scratch":
+        return Scratch(tuple(shape), np.dtype(np.int32), self)
+
+    @property
+    def shape(self):
+        return ()
+
+    @property
+    def dtype(self):
+        return np.dtype(np.int32)
+
+    @property
+    def memory_space(self):
+        return self
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A buffer, or some semaphores, that lives as long as the kernel (scratch_shapes) or a scope (run_scoped)."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    memory_space: MemorySpace | SemaphoreType
+
+
+def is_semaphore(scratch) -> bool:
+    return isinstance(scratch.memory_space, SemaphoreType)
 
 
 @dataclass(frozen=True)
@@ -75,6 +117,8 @@ class GridSpec:
     grid: int | Sequence[int] = ()
     in_specs: Any = None
     out_specs: Any = None
+    scratch_shapes: Any = ()
+    num_scalar_prefetch = 0  # PrefetchScalarGridSpec (tpu.py) has a number of its own
 
 
 @dataclass(frozen=True)
@@ -121,8 +165,13 @@ def normalize_grid(grid) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: bool) -> Operand:
-    """A BlockSpec on an array of a known shape and dtype, over a grid.
+def aliased(output: Operand, operand: Operand) -> Operand:
+    """The output, in the memory of the operand."""
+    return replace(output, array=operand.array)
+
+
+def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: bool, scalars=()) -> Operand:
+    """A BlockSpec on an array of a known shape and dtype, over a grid. `scalars` are passed to the index map, last.
 
     Raises SpecError where ranks disagree and BlockIndexError where a block lies wholly outside the array.
     """
@@ -130,9 +179,6 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
     shape, dtype = tuple(aval.shape), np.dtype(aval.dtype)
     if not isinstance(spec, BlockSpec):
         raise SpecError(f"{where}: its spec is {spec!r}; give a pl.BlockSpec(block_shape, index_map).")
-    if spec.memory_space is not None and "any" in str(spec.memory_space).lower():
-        raise NotSupportedError(f"{where}: memory_space=ANY is not supported yet; give it a block_shape, so that the "
-                                "pipeline copies its blocks.")
     dims = shape if spec.block_shape is None else tuple(spec.block_shape)
     if len(dims) != len(shape):
         raise SpecError(f"{where}: block_shape {dims} has {many(len(dims), 'dimension')}, but the array {shape} has "
@@ -146,7 +192,7 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
             raise SpecError(f"{where}: entry {d} of block_shape {dims} is {n!r}; give a whole number of elements, or "
                             "None to squeeze the dimension.")
         sizes.append(int(n))
-    blocks = index_table(spec.index_map, where, grid, len(dims))
+    blocks = index_table(spec.index_map, where, grid, len(dims), scalars)
     counts = tuple(-(-size // n) for size, n in zip(shape, sizes, strict=True))
     for step, block in enumerate(blocks):
         for d, (b, count) in enumerate(zip(block, counts, strict=True)):
@@ -159,36 +205,43 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
     return Operand(name, name, is_output, mode.buffer_count if mode else 2, shape, dtype, tuple(sizes), squeeze, blocks)
 
 
-def index_table(index_map, where: str, grid: tuple[int, ...], rank: int) -> list[tuple[int, ...]]:
+def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars=()) -> list[tuple[int, ...]]:
     """The block index of every step, in row-major grid order."""
     if index_map is None:
         return [(0,) * rank] * math.prod(grid)
-    _check_arity(index_map, where, grid)
+    _check_arity(index_map, where, grid, scalars)
+    with jax.ensure_compile_time_eval():  # the indices are known, also where the call is being traced
+        return _evaluate(index_map, where, grid, rank, scalars)
+
+
+def _evaluate(index_map, where, grid, rank, scalars):
     table = []
     for indices in itertools.product(*map(range, grid)):
-        index = index_map(*indices)
+        index = index_map(*indices, *scalars)
         index = tuple(index) if isinstance(index, (tuple, list)) else (index,)
         if not table:
             _check_index(index, where, indices, rank)
             if not all(isinstance(b, (int, np.integer)) for b in index):
-                return _traced_table(index_map, grid)  # it computes with jnp: one vectorised call is quicker
+                return _traced_table(index_map, grid, scalars)  # it computes with jnp: one vectorised call is quicker
         table.append(index)
     return table
 
 
-def _traced_table(index_map, grid) -> list[tuple[int, ...]]:
+def _traced_table(index_map, grid, scalars) -> list[tuple[int, ...]]:
     axes = np.indices(grid, dtype=np.int32).reshape(len(grid), -1)
-    out = jax.jit(jax.vmap(index_map))(*axes)
+    scalars = [jax.numpy.asarray(s) for s in scalars]
+    out = jax.jit(jax.vmap(lambda *indices: index_map(*indices, *scalars)))(*axes)
     columns = out if isinstance(out, (tuple, list)) else (out,)
     return list(zip(*(np.broadcast_to(c, axes.shape[1:]).tolist() for c in columns), strict=True))
 
 
-def _check_arity(index_map, where, grid):
+def _check_arity(index_map, where, grid, scalars):
     try:
-        inspect.signature(index_map).bind(*grid)
+        inspect.signature(index_map).bind(*grid, *scalars)
     except TypeError:
-        raise SpecError(f"{where}: its index_map does not take {many(len(grid), 'argument')}, one "
-                        f"for each axis of the grid {grid}.") from None
+        also = ", then one for each prefetched scalar" if scalars else ""
+        raise SpecError(f"{where}: its index_map does not take {many(len(grid) + len(scalars), 'argument')}, one "
+                        f"for each axis of the grid {grid}{also}.") from None
     except ValueError:
         pass  # a builtin without a signature: the call itself will tell
 

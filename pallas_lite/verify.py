@@ -7,9 +7,12 @@ place by place in one walk: a value is certain if its last write overlaps no oth
 A wait takes one copy's worth from its slot's semaphore. It guarantees a copy only when it cannot have been satisfied by
 another one: with two copies in flight on a slot, one wait guarantees neither.
 """
+import itertools
+import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+from .errors import many
 from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, Schedule
 
 RULES = {
@@ -20,7 +23,12 @@ RULES = {
     "hbm race": "no block in HBM is written while another copy reads or writes it",
     "never waited": "every copy is waited for before the program ends",
     "revisit": "an output block is not written again after it was left",
+    "unvisited": "every block of an output is visited",
+    "parallel axis": "steps that a parallel axis may reorder do not share an output block",
+    "unwritten": "every element of an output is written",
+    "written input": "a kernel does not write its inputs",
 }
+RACES = {"hang", "read before wait", "overwrite in flight", "hbm race", "never waited"}  # values depend on moments
 
 
 @dataclass(frozen=True)
@@ -211,6 +219,36 @@ class _Walk:
             self.report("revisit", e, f"output block {x.show(e.block)} is written again after step {before} left it.",
                         "An output's value is not read back from HBM: what the earlier visit wrote is lost. Make the "
                         "axis that you reduce over the innermost (last) axis of the grid.", e.operand, e.slot, number)
+
+
+def grid_hazards(operands, grid: tuple[int, ...], semantics=None) -> list[Hazard]:
+    """What is wrong with the blocks that a grid asks for: output blocks never visited, or shared along a parallel axis.
+
+    `semantics`: "parallel" or "arbitrary" for each axis, or None (all arbitrary: steps run in order on one core).
+    """
+    found = []
+    axes = [a for a, s in enumerate(semantics or ()) if "parallel" in str(s).lower()]
+    ids = list(itertools.product(*map(range, grid))) if axes else []
+    for y in (x for x in operands if x.is_output):
+        counts = [-(-n // b) for n, b in zip(y.shape, y.block_shape, strict=True)]
+        visited = set(y.blocks)
+        if len(visited) < math.prod(counts):
+            missing = next(b for b in itertools.product(*map(range, counts)) if b not in visited)
+            found.append(Hazard("unvisited", f"output {y.name}: {math.prod(counts) - len(visited)} of its "
+                                f"{many(math.prod(counts), 'block')} are never visited, the first is {y.info.show(missing)}: "
+                                "they keep what memory held.", "Make the grid or the index map cover every block.",
+                                y.name, 0, -1, ()))
+        for axis in axes:
+            first = {}
+            for t, (position, block) in enumerate(zip(ids, y.blocks, strict=True)):
+                other = first.setdefault(block, (t, position[axis]))
+                if other[1] != position[axis]:
+                    found.append(Hazard("parallel axis", f"output block {y.info.show(block)} is written by step {other[0]} too, "
+                                        f"and grid axis {axis} between them is parallel: its steps may run in any order, or "
+                                        "on two cores.", f"Mark axis {axis} \"arbitrary\" in dimension_semantics, or give "
+                                        "each of its steps an output block of its own.", y.name, t, -1, ()))
+                    break
+    return found
 
 
 def provenance(schedule: Schedule) -> dict[tuple[str, tuple[int, ...]], tuple[int, dict[str, tuple[int, ...] | None]]]:

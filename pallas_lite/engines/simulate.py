@@ -4,56 +4,23 @@ A slot holds a value (an array that nobody changes in place), so a copy moves a 
 block or a kernel makes a new one.
 """
 from collections import defaultdict
-from dataclasses import dataclass
 
+import jax
 import numpy as np
 
-from ..errors import PipelineError, SpecError
+from ..errors import PipelineError
+from ..memory import DEFAULT, InterpretParams, garbage
 from ..schedule import IN_START, IN_WAIT, OUT_START, RUN, Schedule
-
-
-@dataclass(frozen=True)
-class InterpretParams:
-    """How the simulator behaves where hardware is free to choose. Names and meanings are upstream's.
-
-    `uninitialized_memory`: "nan" (largest integer for ints, True for bools), "zero", "random" or a number.
-    `dma_execution_mode`: when a copy in flight takes effect: "on_wait" (as late as it may), "eager" (at its start), or
-    "random" (one or the other, by `random_seed`). A copy that nobody waits for never lands unless it is eager.
-    """
-
-    uninitialized_memory: str | float = "nan"
-    dma_execution_mode: str = "on_wait"
-    random_seed: int = 0
-
-    def __post_init__(self):
-        if self.dma_execution_mode not in ("eager", "on_wait", "random"):
-            raise SpecError(f'dma_execution_mode={self.dma_execution_mode!r}: choose "eager", "on_wait" or "random".')
-        if self.uninitialized_memory not in ("nan", "zero", "random") and not isinstance(
-                self.uninitialized_memory, (int, float)):
-            raise SpecError(f'uninitialized_memory={self.uninitialized_memory!r}: choose "nan", "zero", "random" or '
-                            "a number.")
-
-
-def garbage(params: InterpretParams, shape, dtype, rng) -> np.ndarray:
-    """What memory holds before anybody writes it."""
-    kind = params.uninitialized_memory
-    if kind == "random":
-        return rng.integers(0, 100, shape).astype(dtype)
-    if kind == "nan":
-        try:
-            kind = np.nan if np.can_cast(np.float16, dtype) or "float" in str(dtype) else np.iinfo(dtype).max
-        except ValueError:
-            kind = True
-    return np.full(shape, 0 if kind == "zero" else kind, dtype)
 
 
 class Simulate:
     """Plays the events of a schedule. `body(step, slots)` gets the operands' values and returns the new ones."""
 
-    def __init__(self, schedule: Schedule, operands, hbm: dict[str, np.ndarray], body, params: InterpretParams):
+    def __init__(self, schedule: Schedule, operands, hbm: dict[str, np.ndarray], body, params: InterpretParams, extras=()):
         self.schedule, self.hbm, self.body, self.params = schedule, hbm, body, params
+        self.extras = list(extras)  # values of the refs that no copy touches: prefetched scalars and scratch
         self.operands = {x.name: x for x in operands}
-        self.rng = np.random.default_rng(params.random_seed)
+        self.rng = params.rng
         self.slots = {x.name: [garbage(params, x.block_shape, x.dtype, self.rng) for _ in range(x.depth)]
                       for x in operands}
         self.in_flight = defaultdict(list)  # (operand, slot, copies in?) -> copies started and not waited for
@@ -88,9 +55,12 @@ class Simulate:
             move[0](*move[1:])
 
     def run(self, e):
-        values = [self.slots[x.name][s] for x, s in zip(self.operands.values(), e.slots, strict=True)]
-        for x, s, new in zip(self.operands.values(), e.slots, self.body(e.step, values), strict=True):
-            self.slots[x.name][s] = new
+        values = [self.slots[x.name][s].reshape(x.ref_shape)
+                  for x, s in zip(self.operands.values(), e.slots, strict=True)]
+        new = self.body(e.step, [*values, *self.extras])
+        for x, s, value in zip(self.operands.values(), e.slots, new, strict=False):
+            self.slots[x.name][s] = value.reshape(x.block_shape)
+        self.extras = new[len(self.operands):]
 
     def _copy_in(self, x, block, slot):
         array, part = x.window(block)
@@ -108,16 +78,22 @@ class Simulate:
 
 
 def simulate(schedule: Schedule, operands, inputs: dict[str, np.ndarray], body,
-             params: InterpretParams = InterpretParams()) -> dict[str, np.ndarray]:
-    """The HBM arrays after the schedule ran: `inputs` by array name, outputs start as garbage."""
-    rng = np.random.default_rng(params.random_seed + 1)
+             params: InterpretParams = DEFAULT, extras=()) -> dict[str, np.ndarray]:
+    """The HBM arrays after the schedule ran: `inputs` by array name, outputs start as garbage.
+
+    `extras`: the kernel's further refs, each as its value, or as a shape and dtype of scratch that starts as garbage.
+    """
+    rng = params.rng
     hbm = {}
     for x in operands:
         if x.array in hbm:
             continue
         if x.array in inputs:
-            hbm[x.array] = np.asarray(inputs[x.array]).view()
-            hbm[x.array].flags.writeable = False
+            value = np.asarray(inputs[x.array])
+            changes = any(y.is_output and y.array == x.array for y in operands)
+            hbm[x.array] = value.copy() if changes else value.view()
+            hbm[x.array].flags.writeable = changes
         else:
             hbm[x.array] = garbage(params, x.shape, x.dtype, rng)
-    return Simulate(schedule, operands, hbm, body, params).play()
+    start = [garbage(params, e.shape, e.dtype, rng) if isinstance(e, jax.ShapeDtypeStruct) else np.asarray(e) for e in extras]
+    return Simulate(schedule, operands, hbm, body, params, start).play()

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pallas_lite.engines.record import record
-from pallas_lite.engines.simulate import InterpretParams, simulate
+from pallas_lite.engines.simulate import simulate
+from pallas_lite.memory import InterpretParams
 from pallas_lite.schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN
 from pallas_lite.specs import Operand
 from pallas_lite.verify import verify
@@ -86,7 +87,7 @@ def test_values_match_a_plain_loop_whatever_the_copies_do(case, mode, seed):
         total = sum((s for s in slots[:len(inputs)]), np.zeros(1, np.float32))
         return [*slots[:len(inputs)], *[total + 100 * t + 1000 * i for i in range(len(outputs))]]
 
-    got = simulate(record(steps, operands), operands, arrays, body, InterpretParams("nan", mode, seed))
+    got = simulate(record(steps, operands), operands, arrays, body, InterpretParams(dma_execution_mode=mode, random_seed=seed))
     for i, y in enumerate(outputs):
         want = np.full(10, np.nan, np.float32)
         for t in range(steps):

@@ -1,0 +1,106 @@
+"""xla: the pipeline as one compiled loop over the steps. For schedules proven free of races.
+
+Without races it does not matter when a copy happens, so each step takes its blocks from HBM itself, and slots are kept
+only where they can be seen: outputs that a kernel does not surely overwrite, inputs it writes, edge blocks, scratch.
+"""
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What memory holds before it is written, by dtype. `every_visit`: slots are refilled so at each visit's start."""
+
+    value: object  # dtype -> element
+    every_visit: bool = False
+
+
+def tables(operands, steps):
+    """For each operand, over the steps: the start of its block, its slot, and whether a visit begins."""
+    found = []
+    for x in operands:
+        blocks = np.asarray(x.blocks, np.int32).reshape(steps, len(x.block_shape))
+        begins = np.ones(steps, bool)
+        begins[1:] = (blocks[1:] != blocks[:-1]).any(1) if blocks.shape[1] else False
+        found.append((blocks * np.asarray(x.block_shape, np.int32), (np.cumsum(begins) - 1).astype(np.int32) % x.depth, begins))
+    return found
+
+
+def run(operands, extras, body, grid, inputs, filling: Filling):
+    """The outputs, and for each ref the first step at which an access went past its end (else the number of steps).
+
+    `inputs`: array name -> value; aliased operands share a name. `extras`: the refs after the operands, each as its
+    value (prefetched scalars) or as a shape and dtype (scratch).
+    """
+    steps = int(np.prod(grid, dtype=np.int64))
+    ids = np.indices(grid, dtype=np.int32).reshape(len(grid), steps).T if grid else np.zeros((steps, 0), np.int32)
+    rows = tables(operands, steps)
+    ragged = [any(n % b for n, b in zip(x.shape, x.block_shape, strict=True)) for x in operands]
+    changing = {x.array for x in operands if x.is_output}
+    keeps = [not body.fresh[i] if x.is_output else ragged[i] or body.written[i] or x.array in changing
+             for i, x in enumerate(operands)]
+
+    def empty(shape, dtype):
+        return jnp.full(shape, filling.value(np.dtype(dtype)), dtype)
+
+    hbm = {}
+    for x in operands:
+        if x.array not in hbm:
+            whole = tuple(-(-n // b) * b for n, b in zip(x.shape, x.block_shape, strict=True))
+            value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(x.shape, x.dtype)
+            hbm[x.array] = value if whole == x.shape else empty(whole, x.dtype).at[tuple(map(slice, x.shape))].set(value)
+    fixed = {a: v for a, v in hbm.items() if a not in changing}
+    slots = [empty((x.depth, *x.block_shape), x.dtype) if keep else None for x, keep in zip(operands, keeps, strict=True)]
+
+    def step(t, carry):
+        moving, slots, kept, bad = carry
+        values, slots, moving = [], list(slots), dict(moving)
+        for i, x in enumerate(operands):
+            starts, slot, begins = (jnp.asarray(r)[t] for r in rows[i])
+            value = empty(x.block_shape, x.dtype)
+            if keeps[i]:
+                value = lax.dynamic_index_in_dim(slots[i], slot, keepdims=False)
+                if filling.every_visit:
+                    value = jnp.where(begins, empty(x.block_shape, x.dtype), value)
+            if not x.is_output:
+                block = lax.dynamic_slice(fixed.get(x.array, moving.get(x.array)), starts, x.block_shape)
+                if ragged[i]:
+                    block = jnp.where(_inside(starts, x), block, value)
+                value = jnp.where(begins, block, value) if keeps[i] else block
+            values.append(value.reshape(x.ref_shape))
+        new, past_end = body.apply([jnp.asarray(ids)[t, a] for a in range(len(grid))], [*values, *kept])
+        for i, x in enumerate(operands):
+            value = new[i].reshape(x.block_shape)
+            starts, slot, _ = (jnp.asarray(r)[t] for r in rows[i])
+            if keeps[i]:
+                slots[i] = lax.dynamic_update_index_in_dim(slots[i], value, slot, 0)
+            if x.is_output:
+                # Each step of a visit writes; the visit's last one stays.
+                moving[x.array] = lax.dynamic_update_slice(moving[x.array], value, starts)
+        first_bad = jnp.where((bad == steps) & jnp.asarray(past_end), t, bad) if past_end else bad
+        return moving, slots, new[len(operands):], first_bad
+
+    kept = [empty(e.shape, e.dtype) if isinstance(e, jax.ShapeDtypeStruct) else jnp.asarray(e) for e in extras]
+    carry = {a: v for a, v in hbm.items() if a in changing}, slots, kept, jnp.full(len(body.avals), steps, jnp.int32)
+    moving, _, _, bad = lax.fori_loop(0, steps, step, carry)
+    return {x.array: moving[x.array][tuple(map(slice, x.shape))] for x in operands if x.is_output}, bad
+
+
+def _inside(starts, x):
+    inside = jnp.ones(x.block_shape, bool)
+    for d, (n, size) in enumerate(zip(x.block_shape, x.shape, strict=True)):
+        if size % n:
+            inside &= lax.broadcasted_iota(jnp.int32, x.block_shape, d) + starts[d] < size
+    return inside
+
+
+def compiled(operands, extras, body, grid):
+    """`run` jitted: (inputs, values of the prefetched scalars, dtype name -> what memory holds, refill every visit?)."""
+    def go(inputs, scalars, fill, every_visit):
+        given = [*scalars, *extras[len(scalars):]]
+        return run(operands, given, body, grid, inputs, Filling(lambda dtype: fill[str(dtype)], every_visit))
+    return jax.jit(go, static_argnums=3)

@@ -1,0 +1,78 @@
+"""memory: what a simulated machine is free to choose: what memory holds before anybody writes it, and when copies land."""
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import SpecError
+
+_MODES = ("eager", "on_wait", "random")
+
+
+@dataclass(frozen=True)
+class InterpretParams:
+    """How the simulator behaves where hardware is free to choose. Names and meanings are upstream's.
+
+    `uninitialized_memory`: "nan" (largest integer for ints, True for bools), "zero", "random" or a number.
+    `dma_execution_mode`: when a copy in flight takes effect: "on_wait" (as late as it may), "eager" (at its start), or
+    "random" (one or the other, by `random_seed`). A copy that nobody waits for never lands unless it is eager.
+    `out_of_bounds_reads`: "raise" (BlockIndexError) or "uninitialized". `detect_races` is accepted: races are always
+    looked for, and `on_hazard` of the call says what happens then.
+    """
+
+    detect_races: bool = True
+    out_of_bounds_reads: str = "raise"
+    uninitialized_memory: str | float = "nan"
+    dma_execution_mode: str = "on_wait"
+    random_seed: int | None = None
+    num_cores_or_threads: int = 1
+    vector_clock_size: int | None = None
+
+    def __post_init__(self):
+        if self.dma_execution_mode not in _MODES:
+            raise SpecError(f'dma_execution_mode={self.dma_execution_mode!r}: choose "eager", "on_wait" or "random".')
+        if self.out_of_bounds_reads not in ("raise", "uninitialized"):
+            raise SpecError(f'out_of_bounds_reads={self.out_of_bounds_reads!r}: choose "raise" or "uninitialized".')
+        if self.uninitialized_memory not in ("nan", "zero", "random") and not isinstance(
+                self.uninitialized_memory, (int, float)):
+            raise SpecError(f'uninitialized_memory={self.uninitialized_memory!r}: choose "nan", "zero", "random" or '
+                            "a number.")
+
+    @property
+    def rng(self) -> np.random.Generator:
+        return np.random.default_rng(self.random_seed or 0)
+
+
+DEFAULT = InterpretParams()
+
+
+def garbage_value(kind: str | float, dtype: np.dtype):
+    """One element of memory that nobody has written.  >>> int(garbage_value("nan", np.dtype("int8")))
+    127
+    """
+    if kind == "zero":
+        return np.zeros((), dtype)[()]
+    if kind != "nan":
+        return np.asarray(kind).astype(dtype)[()]
+    if dtype.kind == "b":
+        return np.True_
+    if np.issubdtype(dtype, np.integer):
+        return dtype.type(np.iinfo(dtype).max)
+    return np.asarray(np.nan).astype(dtype)[()]  # bfloat16 and its like are no np.floating
+
+
+def garbage(params: InterpretParams, shape, dtype, rng) -> np.ndarray:
+    """Memory before anybody writes it."""
+    if params.uninitialized_memory == "random":
+        return rng.integers(0, 100, shape).astype(dtype)
+    return np.full(shape, garbage_value(params.uninitialized_memory, np.dtype(dtype)), dtype)
+
+
+def two_fillings(dtype) -> tuple:
+    """Two values that no kernel is likely to map to one: what differs between them in a result is unspecified."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return np.False_, np.True_
+    if np.issubdtype(dtype, np.integer):
+        high = np.iinfo(dtype).max
+        return dtype.type(high - high // 5), dtype.type(np.iinfo(dtype).min + high // 3)
+    return np.asarray(3.1e4).astype(dtype)[()], np.asarray(-1.7e4).astype(dtype)[()]

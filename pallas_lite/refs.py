@@ -1,0 +1,224 @@
+"""refs: what a kernel holds. Reads and writes are bounds-checked, which a plain JAX ref does not do (it clamps).
+
+A Ref is a window on a memory: a JAX ref while a kernel is traced, NumPy arrays while the simulator steps through it. The
+memory gives `load(starts, sizes)` and `store(starts, sizes, value)`; everything about indices is here.
+"""
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .errors import BlockIndexError, SpecError
+
+
+@dataclass(frozen=True)
+class Slice:
+    """`size` elements from `start` (which may be traced), in one dimension of a ref."""
+
+    start: Any
+    size: int
+    stride: int = 1
+
+
+def ds(start, size: int, stride: int = 1) -> Slice:
+    """A slice by start and size: x_ref[pl.ds(i * 8, 8)]. The size is a Python int; the start may be traced."""
+    if not isinstance(size, (int, np.integer)) or size < 0:
+        raise SpecError(f"ds({start}, {size}): the size must be a Python int; only the start may be traced.")
+    return Slice(start, int(size), int(stride))
+
+
+def is_static(i) -> bool:
+    return isinstance(i, (int, np.integer)) or (isinstance(i, (np.ndarray, jax.Array)) and i.ndim == 0
+                                                 and not isinstance(i, jax.core.Tracer))
+
+
+class Ref:
+    """A window on a memory. `[...]` reads and writes it; `.at[...]` is a smaller window."""
+
+    def __init__(self, memory, starts=None, sizes=None, kept=None):
+        self.memory = memory
+        self._starts = starts if starts is not None else (0,) * len(memory.shape)
+        self._sizes = sizes if sizes is not None else tuple(memory.shape)  # of the window, in the memory's dimensions
+        self._kept = kept if kept is not None else tuple(range(len(memory.shape)))  # the dimensions that are seen
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._sizes[d] for d in self._kept)
+
+    @property
+    def dtype(self):
+        return self.memory.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._kept)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __repr__(self):
+        return f"Ref {self.memory.name} {self.dtype}{list(self.shape)}"
+
+    @property
+    def at(self) -> "_At":
+        return _At(self)
+
+    @property
+    def window(self):
+        """(memory, starts, sizes): what a copy needs to know."""
+        return self.memory, self._starts, self._sizes
+
+    def __getitem__(self, index):
+        view, rest = self._view(index)
+        value = view.memory.load(view._starts, view._sizes)
+        value = value.reshape(view.shape)
+        return value if rest is None else value[rest]
+
+    def __setitem__(self, index, value):
+        view, rest = self._view(index)
+        if rest is not None:
+            whole = jnp.asarray(view[...]).at[rest].set(value)
+            view.memory.store(view._starts, view._sizes, whole.reshape(view._sizes))
+            return
+        value = self._fit(value, view.shape)
+        view.memory.store(view._starts, view._sizes, value.reshape(view._sizes))
+
+    def _fit(self, value, shape):
+        """A value as this ref stores it: the same shape and dtype, as Pallas asks; Python scalars take the dtype."""
+        if isinstance(value, Ref):
+            raise SpecError(f"{self.memory.name}: read the ref first: {self.memory.name}[...] = {value.memory.name}[...]")
+        weak = isinstance(value, (bool, int, float, complex)) or getattr(value, "weak_type", False)
+        value = jnp.asarray(value, self.dtype) if weak else jnp.asarray(value)
+        if value.shape != shape:
+            raise SpecError(f"{self.memory.name}: a value of shape {value.shape} is written to a window of shape {shape}. "
+                            "Give it the same shape (jnp.broadcast_to, jnp.full_like, or reshape).")
+        if value.dtype != self.dtype:
+            raise SpecError(f"{self.memory.name}: a {value.dtype} value is written to a {self.dtype} ref. Cast it first: "
+                            f"value.astype({self.memory.name}.dtype).")
+        return value
+
+    def _view(self, index):
+        """The window that an index selects, and what is left of the index for arrays and strides (or None)."""
+        index = index if isinstance(index, tuple) else (index,)
+        if any(i is Ellipsis for i in index):
+            at = next(n for n, i in enumerate(index) if i is Ellipsis)
+            index = index[:at] + (slice(None),) * (self.ndim - len(index) + 1) + index[at + 1:]
+        if len(index) > self.ndim:
+            raise BlockIndexError(f"{self.memory.name}: {len(index)} indices for a ref of shape {self.shape}.")
+        index += (slice(None),) * (self.ndim - len(index))
+        starts, sizes, kept, rest = list(self._starts), list(self._sizes), [], []
+        for d, i in zip(self._kept, index, strict=True):
+            n = sizes[d]
+            if isinstance(i, slice):
+                start, stop, step = i.indices(n)
+                if step == 1:
+                    starts[d], sizes[d] = starts[d] + start, max(stop - start, 0)
+                    rest.append(slice(None))
+                else:
+                    rest.append(i)
+                kept.append(d)
+            elif isinstance(i, Slice):
+                span = (i.size - 1) * i.stride + 1 if i.size else 0
+                self._check(i.start, span, n, d)
+                starts[d], sizes[d] = starts[d] + i.start, span
+                rest.append(slice(None) if i.stride == 1 else slice(None, None, i.stride))
+                kept.append(d)
+            elif getattr(i, "ndim", 0) == 0 and not isinstance(i, (list, str)) and i is not None:
+                if is_static(i):
+                    i = int(i)
+                    self._check(i, 1, n, d, low=-n)
+                    i = i + n if i < 0 else i
+                starts[d], sizes[d] = starts[d] + i, 1
+            elif i is None or isinstance(i, str):
+                raise SpecError(f"{self.memory.name}: a ref cannot be indexed with {i!r}; index its value: "
+                                f"{self.memory.name}[...][{i!r}].")
+            else:
+                rest.append(i)
+                kept.append(d)
+        view = Ref(self.memory, tuple(starts), tuple(sizes), tuple(kept))
+        plain = all(isinstance(r, slice) and r == slice(None) for r in rest)
+        return view, None if plain else tuple(rest)
+
+    def _check(self, start, size, n, d, low=0):
+        if is_static(start) and not (low <= int(start) and int(start) + size <= n):
+            what = f"index {int(start)}" if size == 1 else f"slice {int(start)}:{int(start) + size}"
+            raise BlockIndexError(f"{self.memory.name}: {what} is out of range in dimension {d}, which has {n} "
+                                  f"element{'s' if n != 1 else ''}. A slice past the end does not shift.")
+
+
+class _At:
+    def __init__(self, ref):
+        self._ref = ref
+
+    def __getitem__(self, index):
+        view, rest = self._ref._view(index)
+        if rest is not None:
+            raise SpecError(f"{self._ref.memory.name}.at[...] takes ints, slices and ds; index arrays and strides only when "
+                            "reading or writing.")
+        return view
+
+
+class TracedMemory:
+    """A JAX ref inside a trace. Reads past the end give `fill`, writes there are dropped, and `out_of_bounds` is set."""
+
+    def __init__(self, name, value, fill):
+        self.name, self.shape, self.dtype, self.fill = name, value.shape, value.dtype, fill
+        self.ref = jax.new_ref(value)
+        self.flag = jax.new_ref(jnp.zeros((), bool))  # did an access with a traced start go past the end?
+
+    def finish(self):
+        """The value in the end."""
+        return jax.freeze(self.ref)
+
+    def past_end(self):
+        return jax.freeze(self.flag)
+
+    def _moving(self, starts):
+        return [d for d, s in enumerate(starts) if not is_static(s)]
+
+    def load(self, starts, sizes):
+        moving = self._moving(starts)
+        if not moving:
+            return self.ref[tuple(slice(int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True))]
+        whole, bad = self.ref[...], self._past_end(starts, sizes, moving)
+
+        def outside():
+            value = jax.lax.slice(whole, [0 if d in moving else int(s) for d, s in enumerate(starts)],
+                                  [self.shape[d] if d in moving else int(s) + sizes[d] for d, s in enumerate(starts)])
+            for d in moving:
+                at = starts[d] + jnp.arange(sizes[d])
+                value = jnp.take(value, jnp.where(at < 0, self.shape[d], at), axis=d, mode="fill", fill_value=self.fill)
+            return value
+        return jax.lax.cond(bad, outside, lambda: jax.lax.dynamic_slice(whole, [_i32(s) for s in starts], sizes))
+
+    def store(self, starts, sizes, value):
+        moving = self._moving(starts)
+        if not moving:
+            self.ref[tuple(slice(int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True))] = value
+            return
+        whole, bad = self.ref[...], self._past_end(starts, sizes, moving)
+
+        def outside():
+            at = jnp.ix_(*(jnp.where((s + jnp.arange(n)) < 0, self.shape[d], s + jnp.arange(n))
+                           for d, (s, n) in enumerate(zip(starts, sizes, strict=True))))
+            return whole.at[at].set(value, mode="drop")
+        self.ref[...] = jax.lax.cond(bad, outside,
+                                     lambda: jax.lax.dynamic_update_slice(whole, value, [_i32(s) for s in starts]))
+
+    def _past_end(self, starts, sizes, moving):
+        bad = jnp.zeros((), bool)
+        for d in moving:
+            bad = bad | (starts[d] < 0) | (starts[d] + sizes[d] > self.shape[d])
+        self.flag[...] = self.flag[...] | bad
+        return bad
+
+
+def _i32(s):
+    return jnp.asarray(s, jnp.int32)

@@ -1,0 +1,35 @@
+"""tpu: Pallas' TPU names.  from pallas_lite import tpu as pltpu   (in place of: from jax.experimental.pallas import tpu)"""
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .memory import InterpretParams as InterpretParams
+from .specs import HBM as HBM
+from .specs import SMEM as SMEM
+from .specs import VMEM as VMEM
+from .specs import GridSpec, SpecError
+from .specs import MemorySpace as MemorySpace
+from .specs import SemaphoreType as SemaphoreType
+
+
+class PrefetchScalarGridSpec(GridSpec):
+    """A GridSpec whose first `num_scalar_prefetch` operands are integers in SMEM that index maps may read.
+
+    Index maps take them as refs after the grid indices, and so does the kernel, before its other refs.
+    """
+
+    def __init__(self, num_scalar_prefetch: int, grid=(), in_specs=None, out_specs=None, scratch_shapes=()):
+        if not isinstance(num_scalar_prefetch, int) or num_scalar_prefetch < 0:
+            raise SpecError(f"num_scalar_prefetch={num_scalar_prefetch!r}: how many of the first operands are prefetched.")
+        super().__init__(grid, in_specs, out_specs, scratch_shapes)
+        object.__setattr__(self, "num_scalar_prefetch", num_scalar_prefetch)
+
+
+@dataclass(frozen=True)
+class CompilerParams:
+    """What to tell the TPU compiler. `dimension_semantics`: "parallel" or "arbitrary" for each grid axis."""
+
+    dimension_semantics: Sequence[str] | None = None
+    vmem_limit_bytes: int | None = None
+    has_side_effects: bool = False
+    flags: Mapping[str, Any] | None = None

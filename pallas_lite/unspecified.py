@@ -1,0 +1,70 @@
+"""unspecified: reports about values. Which parts of a result depend on what memory held before anybody wrote it?
+
+Two runs differ only in that filling (slots are refilled at the start of every visit, so that an earlier visit's leftovers
+count as garbage too). Where their results differ by a bit, the kernel's result is the hardware's accident.
+"""
+import numpy as np
+
+from .verify import Hazard
+
+
+def may_be_unspecified(operands, body) -> bool:
+    """False where no run is needed: every ref is overwritten before it is read, and no input block has an edge."""
+    ragged = any(n % b for x in operands if not x.is_output for n, b in zip(x.shape, x.block_shape, strict=True))
+    outputs = any(x.is_output and not body.fresh[i] for i, x in enumerate(operands))
+    return ragged or outputs or not all(body.fresh[len(operands):])
+
+
+def unspecified(x, first: np.ndarray, second: np.ndarray, fillings) -> list[Hazard]:
+    """The hazards of one output, from its values in two runs with different fillings."""
+    differs = _bits(first) != _bits(second)
+    if not differs.any():
+        return []
+    untouched = differs & (first == fillings[0]) & (second == fillings[1])
+    found = []
+    for mask, kind, what, mend in (
+        (untouched, "unwritten", "is never written: whatever memory held stays there.",
+         f"Write the whole block ({x.name}_ref[...] = …) in each visit, and visit every block."),
+        (differs & ~untouched, "uninitialised", "depends on memory that nobody had written, or that another block left behind.",
+         "Initialise an accumulator in the first step of its visit (pl.when(pl.program_id(axis) == 0)), and mask the part of "
+         "an edge block that lies outside the array.")):
+        if mask.any():
+            at = np.argwhere(mask)[0]
+            block = tuple(int(i) // b for i, b in zip(at, x.block_shape, strict=True))
+            steps = [t for t, b in enumerate(x.blocks) if b == block]
+            step, slot = (steps[-1], _slot(x, steps[-1])) if steps else (0, -1)
+            found.append(Hazard(kind, f"output {x.name}: {where(x.name, mask)} {what}", mend, x.name, step, slot, ()))
+    return found
+
+
+def written_inputs(operands, body) -> list[Hazard]:
+    """Inputs that the kernel writes: the copy in SRAM changes, the array in HBM does not."""
+    return [Hazard("written input", f"the kernel writes to its input {x.name}: the copy in SRAM changes, and is lost when the "
+                   f"block changes; the array never sees it.", "Write to an output, or keep the value in scratch_shapes.",
+                   x.name, 0, 0, ())
+            for i, x in enumerate(operands) if not x.is_output and body.written[i]]
+
+
+def where(name: str, mask: np.ndarray) -> str:
+    """The part of an array that a mask covers.  >>> where("o", np.array([True, False, False, True]))
+    'o[0:1] and o[3:4]'
+    """
+    if mask.ndim == 0:
+        return name
+    if mask.ndim == 1:
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
+        runs = [f"{name}[{a}:{b}]" for a, b in edges.reshape(-1, 2)[:3]]
+        return " and ".join(runs) + (f" and {len(edges) // 2 - 3} more runs" if len(edges) > 6 else "")
+    spans = [np.flatnonzero(mask.any(axis=tuple(d for d in range(mask.ndim) if d != axis))) for axis in range(mask.ndim)]
+    box = ", ".join(f"{s[0]}:{s[-1] + 1}" for s in spans)
+    inside = int(np.prod([s[-1] + 1 - s[0] for s in spans]))
+    count = int(mask.sum())
+    return f"{name}[{box}]" if count == inside else f"{name}[{box}], {count:,} of its {inside:,} elements,"
+
+
+def _bits(value: np.ndarray) -> np.ndarray:
+    return value if value.dtype == bool else value.view(f"u{value.dtype.itemsize}")
+
+
+def _slot(x, step: int) -> int:
+    return sum(a != b for a, b in zip(x.blocks[:step], x.blocks[1:step + 1], strict=True)) % x.depth
