@@ -158,8 +158,8 @@ for grid, in_specs, operands in slips:
         print(f"{type(error).__name__}: {error}\n")
 
 # %% [markdown]
-# An index map answers "which block?", never "which element?". The first call would be the nastiest on real hardware:
-# the TPU compiler accepts it without a word and reads outside the array.
+# An index map answers "which block?", never "which element?". The first slip is the nastiest on real hardware: there
+# the compiler lets it pass without a word.
 #
 # ## What do the blocks buy?
 #
@@ -491,8 +491,8 @@ check("5.5", twice_and_transposed)
 # belong, and what shape has it?
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
-# Two outputs: <code>out_shape=[…, …]</code>, <code>out_specs=[…, …]</code>, and a kernel with three refs. Block (i, j) of
-# x, turned, is a block of bn × bm in the transpose.
+# Two outputs: <code>out_shape=[…, …]</code>, <code>out_specs=[…, …]</code>, and a kernel with three refs. Block (i, j)
+# of x, turned, is a block of bn × bm in the transpose.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
 # The second output has the shape (n, m) and the spec
@@ -521,15 +521,15 @@ def minus_row_with(pl, interpret):
     result = np.asarray(call(a, b))
     seconds = time.perf_counter() - start
     same = (result == a - b).all()
-    print(f"{pl.__name__:25} {seconds:5.2f} s here   interpret: {type(interpret).__name__:15}  same bits: {same}")
+    print(f"{pl.__name__:25} {seconds:5.2f} s here   interpret: {str(interpret)[:15]:15}  same bits: {same}")
 
 
 for pallas, interpret in (pl, True), (real_pl, True), (real_pl, pltpu.InterpretParams()):
     minus_row_with(pallas, interpret)
 
 # %% [markdown]
-# Same code, same bits. On a TPU you would leave `interpret` away, and the hardware would run the schedule that you
-# have been looking at.
+# Same code, same bits. On a TPU you would leave `interpret` away, and the hardware would do what you have been looking
+# at: two slots for each operand, and a copy only where an index changes.
 #
 # ## What you take along
 #
