@@ -30,7 +30,7 @@ class Test:
     answer_id: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Notebook:
     """One released notebook."""
 
@@ -51,6 +51,9 @@ class Course:
 
     release: str = str(ROOT / "notebooks")
     checks: tuple[str, ...] = ("autograder.checks",)
+
+    def __reduce__(self):  # without what was read: another process has to load the checks itself
+        return Course, (self.release, self.checks)
 
     @cached_property
     def notebooks(self) -> tuple[Notebook, ...]:

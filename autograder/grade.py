@@ -108,10 +108,11 @@ class Grader:
             read[released] = path, notebook
         if not read:
             report.status = "unreadable"
-        for released, (_, notebook) in read.items():
-            steps, warnings = transplant(released, notebook)
-            report.warnings += warnings
-            report.marks.update(_Run(self, steps, report).marks())
+        with _Workers(self.sandbox) as workers:
+            for released, (_, notebook) in read.items():
+                steps, warnings = transplant(released, notebook)
+                report.warnings += warnings
+                report.marks.update(_Run(self, workers, steps, report).marks())
         if submission.whole and read:
             units = {n.unit for n in read}
             for released in self.course.notebooks:
@@ -121,11 +122,33 @@ class Grader:
                                          for t in released.tests.values()})
 
 
+class _Workers:
+    """One sandbox for one submission; another one only if its worker is beyond repair."""
+
+    def __init__(self, sandbox: Sandbox):
+        self.sandbox = sandbox
+        self.worker: Worker | None = None
+
+    def fresh(self) -> Worker:
+        """A worker in which nothing has run."""
+        if self.worker is None or not self.worker.refresh():
+            self.worker = Worker(self.sandbox)
+            self.worker.wait_until_ready()  # its start is on nobody's clock
+        return self.worker
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.worker is not None:
+            self.worker.close()
+
+
 class _Run:
     """The steps of one notebook, run in a worker; in a fresh one whenever it died, without the cell that killed it."""
 
-    def __init__(self, grader: Grader, steps: list[Step], report: Report):
-        self.grader, self.steps, self.report = grader, steps, report
+    def __init__(self, grader: Grader, workers: _Workers, steps: list[Step], report: Report):
+        self.grader, self.workers, self.steps, self.report = grader, workers, steps, report
         self.worker: Worker | None = None
         self.ran = 0  # how many steps the living worker has behind it
         self.skipped: dict[int, str] = {}  # steps that killed a worker
@@ -135,36 +158,36 @@ class _Run:
 
     def marks(self) -> dict[str, Mark]:
         found, began = {}, time.monotonic()
-        try:
-            for place, step in enumerate(self.steps):
-                if step.test is None:
-                    continue
-                if time.monotonic() - began > self.budget:
-                    found[step.test.number] = Mark(0.0, step.test.points, "error",
-                                                   f"the notebook as a whole took longer than {self.budget:g} s")
-                    continue
-                self._run_up_to(place, began)
-                found[step.test.number] = self._judge(step)
-        finally:
-            if self.worker is not None:
-                self.worker.close()
+        for place, step in enumerate(self.steps):
+            if step.test is None:
+                continue
+            if time.monotonic() - began > self.budget:
+                found[step.test.number] = Mark(0.0, step.test.points, "error",
+                                               f"the notebook as a whole took longer than {self.budget:g} s")
+                continue
+            self._run_up_to(place, began)
+            found[step.test.number] = self._judge(step)
         return found
 
     def _run_up_to(self, place: int, began: float) -> None:
-        while self.worker is None or self.worker.dead or self.ran < place:
-            if self.worker is None or self.worker.dead:
-                self.worker, self.ran = Worker(self.grader.sandbox), 0
-                self.worker.wait_until_ready()  # its start is on nobody's clock
-            while self.ran < place and not self.worker.dead:
+        while self._lost() or self.ran < place:
+            if self._lost():
+                self.worker, self.ran = self.workers.fresh(), 0
+                self.worker.fresh = False
+            while self.ran < place and not self._lost():
                 self._run_cell(self.ran, over=time.monotonic() - began > self.budget)
                 self.ran += 1
+
+    def _lost(self) -> bool:
+        """Whether the learner's names are gone: no worker yet, or it had to start anew."""
+        return self.worker is None or self.worker.dead or self.worker.fresh
 
     def _run_cell(self, place: int, over: bool) -> None:
         step = self.steps[place]
         if step.test is not None or place in self.skipped or over:
             return
         try:
-            kind, body = self.worker.request("run", step.source, time.monotonic() + self.grader.timeout)
+            kind, body = self.worker.request("run", {"source": step.source}, time.monotonic() + self.grader.timeout)
         except WorkerDied as death:
             self.skipped[place] = str(death)
             kind, body = "failed", {"kind": "", "message": str(death)}

@@ -1,6 +1,7 @@
 """remote: the trusted end of the pipe to a worker in the sandbox. Everything read from it is bounded and checked.
 
-A worker that overruns, ends or talks junk is dead: it is killed with all its processes, and the caller starts another.
+A learner's code that overruns or ends takes one fork of the worker with it; the worker goes on with a fresh one. A worker
+that does not keep to this, or talks junk, is dead: it is killed with all its processes, and the caller starts another.
 """
 import os
 import select
@@ -15,6 +16,8 @@ from .handle import Handle
 from .inside import wire
 from .sandbox import Sandbox
 
+OVERRUN = "your code ran past the time limit: look for a loop that does not end"
+GRACE = 1.0  # seconds that a worker has to end what ran past its limit, before it is killed itself
 START_LIMIT = 120.0  # seconds; a worker takes two, on a machine that is not overloaded
 
 
@@ -23,7 +26,7 @@ class GraderFault(Exception):
 
 
 class WorkerDied(Exception):
-    """The worker overran its time, ended, or sent junk; the text tells the student."""
+    """The learner's code overran its time, ended, or sent junk; the text tells the student. Its names are gone."""
 
 
 class Worker:
@@ -33,6 +36,7 @@ class Worker:
         self._log = tempfile.TemporaryFile()
         self._sandbox = sandbox
         self.dead = self.ready = False
+        self.fresh = True  # no cell has run in it
         try:
             self._process = subprocess.Popen(
                 sandbox.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, bufsize=0,
@@ -56,20 +60,34 @@ class Worker:
             told = self._log.read(20_000).decode(errors="replace").strip().split("\n")[-1]
             raise GraderFault(f"a worker did not start: {told or error}") from None
 
-    def request(self, kind: str, body: Any, deadline: float) -> tuple[str, Any]:
-        """Sends one message and returns the reply. Raises WorkerDied, after which the worker is of no more use."""
+    def request(self, kind: str, body: dict, deadline: float) -> tuple[str, Any]:
+        """Sends one message and returns the reply. Raises WorkerDied, after which nothing of what ran is left."""
         self.wait_until_ready()
-        message = wire.encode(kind, body)
+        seconds = max(deadline - time.monotonic(), 0.01)
+        message = wire.encode(kind, {**body, "seconds": seconds})
+        self.fresh = False
         try:
-            self._write(message, deadline)
-            reply, body = wire.decode(self._reader(deadline))
+            self._write(message, deadline + GRACE)
+            reply, body = wire.decode(self._reader(deadline + GRACE))
         except wire.WireError as error:
             self.close()
             raise WorkerDied(f"your code sent the grader something that is no answer ({error})") from None
         except WorkerDied:
             self.close()
             raise
+        if reply == "ended":
+            self.fresh = True
+            raise WorkerDied(_epitaph(body))
         return reply, body
+
+    def refresh(self) -> bool:
+        """Drops everything that ran in it. False if that did not go well, and the worker is of no more use."""
+        if not self.fresh and not self.dead:
+            try:
+                self.request("end", {}, time.monotonic() + 10)
+            except WorkerDied:
+                pass
+        return self.fresh and not self.dead
 
     def _write(self, message: bytes, deadline: float) -> None:
         view = memoryview(message)
@@ -80,7 +98,7 @@ class Worker:
             except BlockingIOError:
                 continue
             except OSError:
-                raise WorkerDied(self._epitaph()) from None
+                raise WorkerDied("your code brought its whole process down") from None
 
     def _reader(self, deadline: float):
         def read(size: int) -> bytes:
@@ -92,7 +110,7 @@ class Worker:
                 except BlockingIOError:
                     continue
                 if not part:
-                    raise WorkerDied(self._epitaph())
+                    raise WorkerDied("your code brought its whole process down")
                 parts.append(part)
                 size -= len(part)
             return b"".join(parts)
@@ -103,19 +121,7 @@ class Worker:
         poll.register(fd, event)
         left = deadline - time.monotonic()
         if left <= 0 or not poll.poll(left * 1000):
-            raise WorkerDied("your code ran past the time limit: look for a loop that does not end")
-
-    def _epitaph(self) -> str:
-        try:
-            status = self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            return "your code closed the connection to the grader"
-        number = -status if status < 0 else status - 128
-        if number == signal.SIGXCPU:
-            return "your code used more processor time than is allowed"
-        if number in signal.valid_signals():
-            return f"your code made Python crash ({signal.Signals(number).name})"
-        return f"your code ended Python (exit status {status})"
+            raise WorkerDied(OVERRUN)
 
     def close(self) -> None:
         """Kills the worker and everything it started. May be called again."""
@@ -134,16 +140,31 @@ class Worker:
             self.close()
 
 
+def _epitaph(status: Any) -> str:
+    """How a fork ended, from its exit code; negative: the signal."""
+    if not isinstance(status, int):
+        return "your code ended Python"
+    if status == -signal.SIGALRM:
+        return OVERRUN
+    if status == -signal.SIGXCPU:
+        return "your code used more processor time than is allowed"
+    if -status in signal.valid_signals():
+        return f"your code made Python crash ({signal.Signals(-status).name})"
+    return f"your code ended Python (exit status {status})"
+
+
 class RemoteHandle(Handle):
     """An object in the sandbox, named by an expression of ours (such as `split`)."""
 
     def __init__(self, worker: Worker, expression: str, deadline: float):
         self._worker, self._expression, self._deadline = worker, expression, deadline
+        self._over = ""
 
     def _ask(self, op, args):
-        if self._worker.dead:  # a check that caught the first failure may not go on as if nothing had happened
-            raise AnswerFailed("", "your code had already been stopped")
+        if self._over:  # a check that caught the first failure may not go on as if nothing had happened
+            raise AnswerFailed("", self._over)
         try:
             return self._worker.request("ask", {"expression": self._expression, "op": op, "args": args}, self._deadline)
         except WorkerDied as death:
-            raise AnswerFailed("", str(death)) from None
+            self._over = str(death)
+            raise AnswerFailed("", self._over) from None

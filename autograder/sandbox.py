@@ -55,7 +55,8 @@ class Sandbox:
         rlimits = self.limits.rlimits()
         if self.mode == "none":
             del rlimits["NPROC"]  # it would count the instructor's own processes
-        worker = [_python(), "-P", "-s", "-m", "autograder.worker", json.dumps({"uid": uid, "rlimits": rlimits})]
+        worker = [_python(), "-P", "-s", "-m", "autograder.worker", json.dumps({"uid": uid, "rlimits": rlimits,
+                                                                                         "alone": self.mode != "none"})]
         return worker if self.mode == "none" else [*self._bwrap(), "--", *worker]
 
     def environment(self) -> dict[str, str]:

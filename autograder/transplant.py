@@ -3,7 +3,9 @@
 Answer cells are taken by id, so that cells that were moved, copied, deleted, or had their grading data changed make no
 difference. Locked cells and tests are ours. Everything else that the student wrote runs too, where they put it.
 """
+import ast
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ class Step:
     source: str = ""
     exercise: str = ""
     test: Test | None = None
+    ours: bool = False  # a cell of the release, as we wrote it
 
 
 def read_notebook(path: Path) -> Any:
@@ -107,12 +110,53 @@ def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]
                 warnings.append(f"exercise {number}: its cell is no code cell any more; it was run as one")
             steps += [Step(source, number) for source in written[-1:]]
         elif cell.cell_type == "code":
-            changed = not nbgrader.get("locked") and versions and theirs[k][-1].cell_type == "code"
-            steps += _cells([versions[-1] if changed else cell.source])
+            code = not nbgrader.get("locked") and [c.source for c in theirs.get(k, []) if c.cell_type == "code"]
+            changed = bool(code) and code[-1].strip() != cell.source.strip()
+            steps += [Step(code[-1] if changed else cell.source, ours=not changed)]
         steps += _cells(extra.get(k, []))
     # Nothing after the last test can change a mark.
     last = max((i for i, s in enumerate(steps) if s.test), default=-1)
-    return steps[:last + 1], warnings
+    return _needed(steps[:last + 1]), warnings
+
+
+def _needed(steps: list[Step]) -> list[Step]:
+    """Without those cells of ours that only show something: a cell is needed if a name that it binds is used later."""
+    words = {w for s in steps if not s.ours for w in _words(s.test.expression + s.test.student if s.test else s.source)}
+    kept = []
+    for step in reversed(steps):
+        if step.ours:
+            names = _bound(step.source)
+            if names is not None and not names & words:
+                continue
+            words |= _words(step.source)
+        kept.append(step)
+    return kept[::-1]
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+def _bound(source: str) -> set[str] | None:
+    """The names that a cell binds or changes, at any depth; None if it is not plain Python, or binds unseen ones."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return None
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                if alias.name == "*":
+                    return None
+                names.add((alias.asname or alias.name).split(".")[0])
+        elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            names |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+    return names
 
 
 def _cells(sources: Iterable[str]) -> list[Step]:

@@ -227,11 +227,11 @@ class ScheduleExplorer:
             "beta": f"a copy takes the port for X/β = {_time(self.block_bytes / s['beta'])}",
             "flops": f"a step computes for Y/F = {_time(self.step_flops / s['flops'])}",
         }
+        self._image.value = self.picture(self._limit)
         for name, text in notes.items():
             self._notes[name].value = f'<span style="padding-left:0.5em">{text}</span>'
         # role=status: a screen reader says the new result after a key press.
         self._words.value = f'<b role="status" style="font-size:1.1em">{html.escape(self.headline)}</b>'
-        self._image.value = self.picture(self._limit)
         lines = "<br>".join(html.escape(line) for line in self.details.splitlines())
         self._more.value = f'<div style="line-height:1.5">{lines}</div>'
 
@@ -241,10 +241,13 @@ class ScheduleExplorer:
         """Picture, result and a sentence, as every front end can show them: HTML, PNG and text."""
         picture = base64.b64encode(self.png()).decode()
         mark = f"pallas-lite-still-{self.ui.model_id}" if "ui" in self.__dict__ else ""
+        # The other way round: in a notebook opened again, no "model not found" stands where the widget was.
+        dead = f".jp-OutputArea-child:not(:has(.widget-vbox)):has(+ .jp-OutputArea-child .{mark})"
+        hide = f"<style>{dead} {{display: none}}</style>" if mark else ""
         words = "<br>".join(html.escape(line) for line in (self.headline, *self.details.splitlines()))
         label = html.escape(f"Timeline of the pipeline. {self.headline}", quote=True)
         image = f'<img alt="{label}" src="data:image/png;base64,{picture}" width="900">'
-        page = f'<div class="{mark}">{image}<p>{words}</p><p><i>{html.escape(why)}</i></p></div>'
+        page = f'<div class="{mark}">{image}<p>{words}</p><p><i>{html.escape(why)}</i></p>{hide}</div>'
         return {"text/html": page, "image/png": picture, "text/plain": f"{self}\n\n{why}"}
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:

@@ -18,9 +18,8 @@ US = 1e-6
 
 NUDGES = {
     "read before wait": "A start only hands in the order. The data are there after the wait, so the wait must stand "
-                        "before "
-                        "the compute that reads this slot. And a slot that is being read cannot be filled at the "
-                        "same time.",
+                        "before the compute that reads this slot. And a slot that is being read cannot be filled at "
+                        "the same time.",
     "uninitialised": "Follow this slot backwards through the table: who filled it before it is used here?",
     "hbm race": "Two copies touch one block of HBM at the same time. Each block should be copied once.",
     "revisit": "Each block of B should be written once. Which index does this copy out use?",
@@ -32,28 +31,22 @@ def first_hazard(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
     if hazard.kind == "overwrite in flight":
         if hazard.operand == "X":
             return ("The slot is still being filled with another block. A slot of X takes one block at a time: next "
-                    "door is "
-                    "slot (i + 1) % depth.")
+                    "door is slot (i + 1) % depth.")
         return ("The copy out still reads this slot while the kernel writes it anew. Wait for the older copy before "
-                "the "
-                "kernel runs, not after.")
+                "the kernel runs, not after.")
     if hazard.kind == "never waited" and hazard.operand == "X":
         return ("Nobody waits for this copy in. Step i needs the wait for its own block, in slot i % depth, before "
-                "the compute "
-                "that reads it.")
+                "the compute that reads it.")
     if hazard.kind == "never waited":
-        return ("Count starts and waits of this slot: each start needs one wait. After the last step some copies "
-                "are still "
-                "under way, and only an epilogue can wait for them.")
+        return ("Count starts and waits of this slot: each start needs one wait. After the last step some copies are "
+                "still under way, and only an epilogue can wait for them.")
     if hazard.kind == "hang" and hazard.operand == "X":
         return ("This wait is for a copy in that has not been started. Which line starts the copy of the very first "
-                "block, "
-                "and of this one?")
+                "block, and of this one?")
     if hazard.kind == "hang":
         if hazard.events[-1] == len(schedule) - 1:
-            return (f"This is the epilogue. With N = {n}, which slot did the last copy out leave from, and is it "
-                    "the one that "
-                    "you wait for?")
+            return (f"This is the epilogue. With N = {n}, which slot did the last copy out leave from, and is it the "
+                    "one that you wait for?")
         return "In the first steps nothing older is under way yet. A wait for an older copy needs an if."
     return NUDGES[hazard.kind]
 
@@ -112,8 +105,7 @@ def check_blocks(schedule, n, case, source):
             raise Wrong(f"No race, but B[{i}] comes from the wrong block.", case=case, got=got, expected=expected,
                         schedule=schedule, hazard=mark,
                         nudge="Say aloud which slot the copy filled, which one compute reads, and which one is sent "
-                              "out: "
-                              "a wrong slot or a wrong block is among them.")
+                              "out: a wrong slot or a wrong block is among them.")
     for operand in "XY":
         if schedule.copies(operand) > n:
             raise Wrong(f"Each block should be copied once, so {n} copies of {operand}.", case=case,
@@ -180,8 +172,8 @@ def blocking_time(answer: Handle, trial: Trial) -> None:
         right, slips = n * (copy + kernel + copy), _slips(n, copy, kernel)
         close(answer.call(n, copy, kernel), right, "µs", slips={k: v for k, v in slips.items() if k != right},
               case=f"n = {n}, copy = {copy:g} µs, kernel = {kernel:g} µs",
-              nudge="Read the first picture from left to right: one block is copied in, computed on, copied out; then "
-                    "the next.")
+              nudge="Read the first picture from left to right: one block is copied in, computed on, copied out; "
+                    "then the next.")
 
 
 def _slips(n: int, copy: float, kernel: float) -> dict[float, str]:
@@ -208,9 +200,8 @@ def one_slot(answer: Handle, trial: Trial) -> None:
     cases = [(n, 1) for n in sizes(trial, (1, 2, 3, 4, 7), 1, 10)]
     recordings = judge_loop(answer, trial, cases)
     check_time(recordings, lambda n, depth: (2 * n + 1) * US,
-               nudge="The copy out reads Y; the next copy in writes X. They need not wait for each other, so let "
-                     "the wait for "
-                     "the copy out slide behind the next start.")
+               nudge="The copy out reads Y; the next copy in writes X. They need not wait for each other, so let the "
+                     "wait for the copy out slide behind the next start.")
 
 
 LOOPS = {"a": "read before wait", "b": "overwrite in flight", "c": "wrong slot", "d": "fine", "e": "never waited"}
@@ -221,8 +212,7 @@ ABOUT = {
                            "waited for?",
     "wrong slot": "Which slot did the copy in of step 1 fill, and which slot does compute read in step 1?",
     "fine": "Take the rules one by one, with N = 3: every copy in has its wait before compute, and every copy out? "
-            "Strange is "
-            "not wrong.",
+            "Strange is not wrong.",
     "never waited": "Count copy_out_start and copy_out_wait for N = 2. Is there a wait for each start?",
 }
 
@@ -278,8 +268,7 @@ def sunk(answer: Handle, trial: Trial) -> None:
     recordings = judge_loop(answer, trial, [(n, 2) for n in sizes(trial, (2, 4, 6), 2, 12, 2)])
     check_time(recordings, lambda n, depth: (n + 2) * US,
                nudge="Look at the wait where the core first stands still. Could it stand one iteration later, just "
-                     "before its "
-                     "slot is needed again?")
+                     "before its slot is needed again?")
 
 
 @exercise("3.6", "Both ends right", points=2)
@@ -299,8 +288,7 @@ def pipelined(answer: Handle, trial: Trial) -> None:
     for machine in (TOY, FAR, *(FAR.with_(alpha=a * US) for a in alphas)):
         check_time(recordings, lambda n, depth, m=machine: contract_time(n, depth, m), machine,
                    nudge="How many copies in are under way when a step runs? With depth slots, depth − 1 blocks can "
-                         "be ahead; "
-                         "and the copies out may lag as far behind.")
+                         "be ahead; and the copies out may lag as far behind.")
 
 
 @exercise("3.8", "One wait, even later", points=2)
@@ -314,9 +302,8 @@ def faster(answer: Handle, trial: Trial) -> None:
         check_time([r for r in recordings if r[1] >= 6],
                    lambda n, depth, m=machine: contract_time(n, depth, m) - 0.1 * US,
                    machine,
-                   nudge="No faster than pallas_call yet. Which line could the old copy out of Y harm? "
-                                  "Wait just "
-                                  "before that line, and no sooner: the next fetch will start earlier.")
+                   nudge="No faster than pallas_call yet. Which line could the old copy out of Y harm? Wait just "
+                         "before that line, and no sooner: the next fetch will start earlier.")
 
 
 @exercise("3.9", "Grid and slices", points=3)

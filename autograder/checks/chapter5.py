@@ -25,9 +25,9 @@ def pipelined_add(answer: Handle, trial: Trial) -> None:
         x, y = _random(trial, shape), _random(trial, shape)
         case = f"x and y are f32{list(shape)}: {counts[0]} × {counts[1]} blocks of 64 × 128"
         run = _run(answer, case, x, y)
-        call = _the_call(run, [x, y], shape, case)
+        call = _the_call(run, [x, y], [shape], case)
         _insist_blocks(call, block, shape, case)
-        _insist_values(run, call, x + y, case)
+        _insist_values(call, 0, run.result, x + y, case)
 
 
 @exercise("5.2", "Block sizes as parameters", points=2)
@@ -41,9 +41,9 @@ def parametrised_add(answer: Handle, trial: Trial) -> None:
         x, y = _random(trial, shape), _random(trial, shape)
         case = f"x and y are f32{list(shape)}, bm = {block[0]}, bn = {block[1]}"
         run = _run(answer, case, x, y, *block)
-        call = _the_call(run, [x, y], shape, case)
+        call = _the_call(run, [x, y], [shape], case)
         _insist_blocks(call, block, shape, case)
-        _insist_values(run, call, x + y, case)
+        _insist_values(call, 0, run.result, x + y, case)
 
 
 @exercise("5.3", "Same body, new index map", points=3)
@@ -56,14 +56,14 @@ def scale_and_shift(answer: Handle, trial: Trial) -> None:
         x, scale, shift = _random(trial, shape), _random(trial, (1, n)), _random(trial, (1, n))
         case = f"x is f32{list(shape)}, bm = {bm}, bn = {bn}"
         run = _run(answer, case, x, scale, shift, bm, bn)
-        call = _the_call(run, [x, scale, shift], shape, case)
+        call = _the_call(run, [x, scale, shift], [shape], case)
         _insist_blocks(call, block, shape, case)
         rows, blocks = [row for row in call.inputs if row.shape == (1, n)], n // bn
         for row in rows:
             if math.prod(_sizes(row)) > bn:
                 raise Wrong(f"A block of {row.name} has shape {list(row.block_shape)}; the kernel needs {bn} of its "
                             "numbers at a time.", case=case, nudge="A row is 1 high, and so is each part of it.")
-        _insist_values(run, call, x * scale + shift, case)
+        _insist_values(call, 0, run.result, x * scale + shift, case)
         for row in rows:
             if row.copies > blocks:
                 raise Wrong(f"{row.name} has {blocks} block{'s' * (blocks > 1)}, but {row.copies} are copied; each "
@@ -105,6 +105,24 @@ def count(answer: Handle, trial: Trial) -> None:
         (2 * tile + n * 4) * 2 / 1024: "Only one block of row is in a slot, not the whole row."})
 
 
+@exercise("5.5", "Two outputs", points=2)
+def two_outputs(answer: Handle, trial: Trial) -> None:
+    for shape, block in trial.pick(visible=[((32, 64), (16, 32)), ((16, 64), (16, 32)), ((24, 96), (8, 32))],
+                                   hidden=[((16, 32), (8, 16)), ((24, 32), (8, 16)), ((48, 32), (16, 32))]):
+        x = _random(trial, shape)
+        case = f"x is f32{list(shape)}, bm = {block[0]}, bn = {block[1]}"
+        run = _run(answer, case, x, *block)
+        call = _the_call(run, [x], [shape, shape[::-1]], case)
+        _insist_blocks(call, block, shape, case)
+        if not isinstance(run.result, (tuple, list)) or len(run.result) != 2:
+            raise Wrong("Your function should return two arrays.", case=case)
+        _insist_values(call, 0, run.result[0], 2 * x, case)
+        _insist_values(call, 1, run.result[1], x.T, case)
+        if call.inputs[0].copies > math.prod(shape) // math.prod(_sizes(call.inputs[0])):
+            raise Wrong("Some block of x is copied more than once: one pass is enough for both outputs.", case=case,
+                        schedule=_schedule(call), got=f"{call.inputs[0].copies} copies")
+
+
 def puzzle(student: str) -> tuple[int, int, int, int]:
     """m, n, bm, bn of exercise 5.4 for a (normalised) student. The notebook draws them with the same lines."""
     mine = Random(f"{student}/5.4")
@@ -129,14 +147,16 @@ def _run(answer: Handle, case: str, *arrays) -> KernelRun:
         raise
 
 
-def _the_call(run: KernelRun, arrays, shape, case: str) -> KernelCall:
-    """The call that took all the arrays and gave an array of this shape."""
+def _the_call(run: KernelRun, arrays, shapes, case: str) -> KernelCall:
+    """The call that took all the arrays and gave arrays of these shapes."""
     if not run.calls:
         raise Wrong("Your function made no pallas_call.", case=case,
                     nudge="Build the call with pl.pallas_call(kernel, …), then call that on the arrays.")
     wanted = sorted(a.shape for a in arrays)
     for call in reversed(run.calls):
-        if sorted(x.shape for x in call.inputs) == wanted and [o.shape for o in call.outputs] == [shape]:
+        operands = (*call.inputs, *call.outputs)
+        if sorted(x.shape for x in call.inputs) == wanted and [o.shape for o in call.outputs] == shapes and \
+                all(len(x.block_shape) == len(x.shape) for x in operands):
             return call
     call = run.calls[-1]
     raise Wrong("One pallas_call should take all the operands and give the result.", case=case,
@@ -158,19 +178,18 @@ def _insist_blocks(call: KernelCall, block, shape, case: str) -> None:
                         nudge="The first argument of BlockSpec is the shape of one block: rows first, then columns.")
 
 
-def _insist_values(run: KernelRun, call: KernelCall, expected: np.ndarray, case: str) -> None:
-    """The values are right; else says which step left the first wrong block, and from which blocks it made it."""
+def _insist_values(call: KernelCall, which: int, result, expected: np.ndarray, case: str) -> None:
+    """The values of an output are right; else says which step left the first wrong block, and what it made it from."""
+    out, sizes = call.outputs[which], _sizes(call.outputs[which])
     schedule = _schedule(call)
     if schedule is not None and (hazards := verify(schedule)):
         raise Wrong("The result depends on a hazard.", case=case, schedule=schedule, hazard=hazards,
                     nudge=hazards[0].mend)
-    result = run.result
     if not isinstance(result, np.ndarray) or result.shape != expected.shape:
         same_array(result, expected, case=case)
     bad = ~np.isclose(result.astype(np.float64), expected.astype(np.float64), rtol=1e-5, atol=1e-5)
     if not bad.any():
         return
-    out, sizes = call.outputs[0], _sizes(call.outputs[0])
     visits = _visits(out)  # (first step, block) of each visit
     cell = {}  # block -> its first wrong cell
     for index in np.argwhere(bad):
@@ -192,7 +211,8 @@ def _insist_values(run: KernelRun, call: KernelCall, expected: np.ndarray, case:
         number = next(i for i, e in enumerate(schedule) if e.verb == "run" and e.step == step)
         hazard = Hazard("wrong block", f"the kernel makes {_block(out, block)} from {made_from}", "", out.name, step,
                         slot, (number,))
-    odd = [x for x in call.inputs if x.shape == out.shape and x.blocks[step] != block]
+    # With one output, all that is as large as it goes block by block with it.
+    odd = [x for x in call.inputs if len(call.outputs) == 1 and x.shape == out.shape and x.blocks[step] != block]
     nudge = (f"Step {step} should read {_block(odd[0], block)} to write {_block(out, block)}. Look at the index map of "
              f"{odd[0].name}." if odd else f"Step {step} reads {made_from}. Are those the blocks that belong to "
              f"{_block(out, block)}? If they are, look at the kernel.")

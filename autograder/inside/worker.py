@@ -1,12 +1,14 @@
 """worker: the process in the sandbox. Runs the learner's cells in an IPython shell and answers questions about them.
 
 Started as `python -m autograder.worker LIMITS`, where this folder is `autograder`. Reads requests from the pipe it gets
-as stdin, writes replies to the pipe it gets as stdout; the learner's code sees neither. Nothing in here is trusted once
-a cell has run.
+as stdin, writes replies to the pipe it gets as stdout. It imports everything once; a fork of it does the work, and when
+the learner's code brings that one down, the next fork takes over at once. Nothing said by a fork is trusted.
 """
+import contextlib
 import json
 import os
 import resource
+import signal
 import sys
 
 
@@ -56,31 +58,57 @@ def make_shell():
 
 
 def main() -> None:
-    lock_down(json.loads(sys.argv[1]))
-    read_fd, write_fd = take_pipes()
+    limits = json.loads(sys.argv[1])
+    lock_down(limits)
+    pipes = take_pipes()
 
-    import pallas_lite  # noqa: F401  imported now, so that no learner's time limit pays for it
-    from autograder import wire
-    from autograder.answers import answer, describe
+    import pallas_lite  # noqa: F401  imported once, here; each fork below has it at once
+
     shell = make_shell()
+    line = Line(*pipes)
+    line.write("ready", os.getuid())
+    os.dup2(1, 2)  # until here, what went wrong is told on stderr
+    while True:
+        child = os.fork()  # JAX has no threads yet, so a fork is safe
+        if child == 0:
+            serve(line, shell)
+        _, status = os.waitpid(child, 0)
+        if limits["alone"] and os.getpid() < 10:  # first in a process namespace of our own: nothing may stay behind
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+        line.write("ended", os.waitstatus_to_exitcode(status))
 
-    def read(size):
+
+class Line:
+    """The pipes to the trusted side."""
+
+    def __init__(self, read_fd: int, write_fd: int):
+        self.read_fd, self.write_fd = read_fd, write_fd
+
+    def read(self, size: int) -> bytes:
         parts = []
         while size:
-            part = os.read(read_fd, min(size, 2**20))
+            part = os.read(self.read_fd, min(size, 2**20))
             if not part:
                 os._exit(0)  # the trusted side is gone
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
 
-    def write(kind, body):
+    def write(self, kind: str, body) -> None:
+        from autograder import wire
         try:
             message = wire.encode(kind, body)
         except wire.NotPlain as error:
             message = wire.encode("not plain", str(error))
         while message:
-            message = message[os.write(write_fd, message):]
+            message = message[os.write(self.write_fd, message):]
+
+
+def serve(line: Line, shell) -> None:
+    """Answers requests until one says to end. Each brings its time limit, after which this process is killed."""
+    from autograder import wire
+    from autograder.answers import answer, describe
 
     def run(source):
         result = shell.run_cell(source, store_history=False)
@@ -89,18 +117,21 @@ def main() -> None:
             return "ok", None
         return ("not done" if type(error) is NotImplementedError else "failed"), describe(error)
 
-    def ask(body):
-        return answer(lambda: eval(body["expression"], shell.user_ns), body["op"], body["args"])
-
-    write("ready", os.getuid())
-    os.dup2(1, 2)  # until here, what went wrong is told on stderr
     while True:
-        kind, body = wire.decode(read)
+        kind, body = wire.decode(line.read)
+        if kind == "end":
+            os._exit(0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process, whatever it is doing
+        signal.setitimer(signal.ITIMER_REAL, body["seconds"])
         try:
-            reply = run(body) if kind == "run" else ask(body)
+            if kind == "run":
+                reply = run(body["source"])
+            else:
+                reply = answer(lambda: eval(body["expression"], shell.user_ns), body["op"], body["args"])  # noqa: B023
         except BaseException as error:  # a KeyboardInterrupt that a learner's thread sent here, say
             reply = "failed", describe(error)
-        write(*reply)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        line.write(*reply)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 `WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/.
 """
+import jax
 import jax.numpy as jnp
 
 import pallas_lite as pl
@@ -71,6 +72,44 @@ def whole_rows(x, scale, shift, bm, bn):
         x, scale, shift)
 
 
+def twice_and_transposed_kernel(x_ref, twice_ref, t_ref):
+    twice_ref[...] = 2 * x_ref[...]
+    t_ref[...] = x_ref[...].T
+
+
+def kernel_that_forgets_the_second(x_ref, twice_ref, t_ref):
+    twice_ref[...] = 2 * x_ref[...]
+
+
+def kernel_in_another_order(x_ref, t_ref, twice_ref):
+    twice_ref[...] = 2 * x_ref[...]
+    t_ref[...] = x_ref[...].T
+
+
+def doubler(kernel=twice_and_transposed_kernel, of_t=lambda i, j: (j, i), t_block=lambda bm, bn: (bn, bm)):
+    """Two outputs from one call, with one part replaced."""
+    def two_outputs(x, bm, bn):
+        m, n = x.shape
+        tile, turned = pl.BlockSpec((bm, bn), lambda i, j: (i, j)), pl.BlockSpec(t_block(bm, bn), of_t)
+        shapes = [x, jax.ShapeDtypeStruct((n, m), x.dtype)]
+        return pl.pallas_call(kernel, shapes, grid=(m // bm, n // bn), in_specs=[tile], out_specs=[tile, turned])(x)
+    return two_outputs
+
+
+def two_calls(x, bm, bn):
+    m, n = x.shape
+    tile, turned = pl.BlockSpec((bm, bn), lambda i, j: (i, j)), pl.BlockSpec((bn, bm), lambda i, j: (j, i))
+
+    def double(x_ref, o_ref):
+        o_ref[...] = 2 * x_ref[...]
+
+    def turn(x_ref, o_ref):
+        o_ref[...] = x_ref[...].T
+    return tuple(pl.pallas_call(kernel, jax.ShapeDtypeStruct(shape, x.dtype), grid=(m // bm, n // bn), in_specs=[tile],
+                                out_specs=spec)(x)
+                 for kernel, shape, spec in ((double, (m, n), tile), (turn, (n, m), turned)))
+
+
 m, n, bm, bn = puzzle("")
 P, Q, KIB = m // bm, n // bn, (2 * bm * bn + bn) * 8 / 1024
 
@@ -123,6 +162,14 @@ WRONG = {
         ("a row needs no SRAM", (P * Q, Q, 2 * bm * bn * 8 / 1024), "row has slots"),
         ("one number answers all", P * Q, "three numbers"),
     ],
+    "5.5": [
+        ("each output needs a call of its own", two_calls, "One pallas_call"),
+        ("the blocks of a transpose lie where they lay", doubler(of_t=lambda i, j: (i, j)), "look at the kernel"),
+        ("a transposed array has the same blocks", doubler(t_block=lambda bm, bn: (bm, bn)), "out of range"),
+        ("an output that nobody writes is zero", doubler(kernel_that_forgets_the_second), "nan"),
+        ("refs are known by their names", doubler(kernel_in_another_order), "hape"),
+        ("the first result is enough", lambda x, bm, bn: doubler()(x, bm, bn)[0], "two arrays"),
+    ],
 }
 
 
@@ -166,10 +213,22 @@ def flat_columns(x, scale, shift, bm, bn):
                           out_specs=tile)(x, scale, shift)
 
 
+def two_outputs_as_a_tuple(x, bm, bn):
+    m, n = x.shape
+    specs = pl.BlockSpec((bm, bn), lambda j, i: (i, j)), pl.BlockSpec((bn, bm), lambda j, i: (j, i))
+
+    def kernel(x_ref, *outs):
+        for ref, value in zip(outs, (x_ref[...] + x_ref[...], jnp.swapaxes(x_ref[...], 0, 1)), strict=True):
+            ref[...] = value
+    return pl.pallas_call(kernel, (x, jax.ShapeDtypeStruct((n, m), x.dtype)), grid=(n // bn, m // bm),
+                          in_specs=specs[:1], out_specs=specs)(x)
+
+
 RIGHT = {
     "5.1": [("columns of blocks outside", columns_outside), ("one axis of steps", flat_grid),
             ("smaller blocks than asked for", lambda x, y: flat_grid(x, y, 32, 128))],
     "5.2": [("one axis of steps", flat_grid), ("a single slot each", one_block_deep)],
     "5.3": [("up and down", snake), ("one axis of steps, rows of rank one", flat_columns)],
     "5.4": [("counted with a pencil, as a list", [50, 10, 516])],
+    "5.5": [("columns of blocks outside, a tree of specs", two_outputs_as_a_tuple)],
 }

@@ -14,9 +14,10 @@ from random import Random
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
-from jax.experimental import pallas as real_pallas
-from matplotlib.figure import Figure
+from jax.experimental import pallas as real_pl
+from jax.experimental.pallas import tpu as pltpu
 
 import pallas_lite as pl
 from autograder import check
@@ -157,8 +158,8 @@ for grid, in_specs, operands in slips:
         print(f"{type(error).__name__}: {error}\n")
 
 # %% [markdown]
-# An index map answers "which block?", never "which element?". The first call would be the nastiest on real hardware:
-# the TPU compiler accepts it without a word and reads outside the array.
+# An index map answers "which block?", never "which element?". The first slip is the nastiest on real hardware: there
+# the compiler lets it pass without a word.
 #
 # ## What do the blocks buy?
 #
@@ -224,16 +225,16 @@ for b in 128, 256, 512, 1024:
 
 # %% [markdown]
 # The smallest block loses badly, and the largest does not fit. Between them it hardly matters. See why, on a smaller
-# array and to the same scale. A thin line behind a copy is its latency α: the time from leaving the HBM to arriving.
+# array: the first few µs, to the same scale. The line behind a copy is its latency α: the time from leaving the HBM to
+# arriving (for v5e our assumption, since makers seldom publish it). Copies in and out share one port.
 
 # %%
 small = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)  # .trace needs shapes only, no values
-figure = Figure(figsize=(9, 4.4), layout="constrained")
-for ax, b in zip(figure.subplots(2), (128, 512), strict=True):
+_, axes = plt.subplots(2, figsize=(9, 4.4), layout="constrained")
+for ax, b in zip(axes, (128, 512), strict=True):
     t = in_squares(add_kernel, small, b).trace(small, small).timeline(TPU_V5E)
-    pl.plot_timeline(t, ax, limit=50e-6, title=f"{b} × {b}: {t.total * 1e6:.1f} µs, {t.bound}-bound")
-
-figure  # noqa: B018
+    pl.plot_timeline(t, ax, limit=18e-6, title=f"{b} × {b}: {t.total * 1e6:.1f} µs in all, {t.bound}-bound")
+plt.show()
 
 # %% [markdown]
 # A block of 128 × 128 leaves the port in a moment and then travels for α. With two slots, only two steps' copies can be
@@ -435,33 +436,100 @@ for name, other, spec in ("x - y", y, tile), ("x - pattern", pattern, same_block
 # Two thirds: of three arrays, one is no longer moved. In chapter 8 this rule makes the difference between a slow matrix
 # product and a fast one.
 #
+# ## Two outputs
+#
+# Another way to move less is to look at a block once and make two things of it. Give `out_shape` and `out_specs` as
+# lists of the same length, and the kernel gets one more ref. **Predict:** the smaller *and* the larger of x and y, in
+# two calls or both in one: what part of the time is saved?
+
+# %%
+def smaller_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = jnp.minimum(x_ref[...], y_ref[...])
+
+
+def both_kernel(x_ref, y_ref, small_ref, large_ref):
+    small_ref[...] = jnp.minimum(x_ref[...], y_ref[...])
+    large_ref[...] = jnp.maximum(x_ref[...], y_ref[...])
+
+
+both = pl.pallas_call(both_kernel, out_shape=[x, x], grid=(8, 8), in_specs=[tile, tile], out_specs=[tile, tile])
+one_call = both.trace(x, y).timeline(TPU_V5E).total
+two_calls = 2 * in_squares(smaller_kernel, x, 512).trace(x, y).timeline(TPU_V5E).total
+print(f"two calls {two_calls * 1e6:.1f} µs, one call {one_call * 1e6:.1f} µs: {1 - one_call / two_calls:.0%} saved")
+
+# %% [markdown]
+# Six arrays to move in two calls, four in one. The outputs need not be alike: each has its own shape and its own spec.
+#
+# ### Exercise 5.5 · Two outputs
+# Make 2·x and the transpose of x in one pass. Write the kernel, too.
+
+# %% exercise="5.5"
+def twice_and_transposed(x: jax.Array, bm: int, bn: int) -> tuple[jax.Array, jax.Array]:
+    """2 * x and x.T for x: f32[m, n], from one pallas_call that copies each block of bm × bn once.
+
+    bm divides m, bn divides n. jax.ShapeDtypeStruct((n, m), x.dtype) describes an array that does not exist yet.
+    """
+    ### BEGIN SOLUTION
+    m, n = x.shape
+
+    def kernel(x_ref, twice_ref, turned_ref):
+        twice_ref[...] = 2 * x_ref[...]
+        turned_ref[...] = x_ref[...].T
+
+    tile = pl.BlockSpec((bm, bn), lambda i, j: (i, j))
+    turned = pl.BlockSpec((bn, bm), lambda i, j: (j, i))
+    shapes = [x, jax.ShapeDtypeStruct((n, m), x.dtype)]
+    return pl.pallas_call(kernel, shapes, grid=(m // bm, n // bn), in_specs=[tile], out_specs=[tile, turned])(x)
+    ### END SOLUTION
+
+# %% check="5.5"
+check("5.5", twice_and_transposed)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# The kernel may transpose a single block with <code>.T</code>. But where in the large transposed array does that block
+# belong, and what shape has it?
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# Two outputs: <code>out_shape=[…, …]</code>, <code>out_specs=[…, …]</code>, and a kernel with three refs. Block (i, j)
+# of x, turned, is a block of bn × bm in the transpose.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# The second output has the shape (n, m) and the spec
+# <code>pl.BlockSpec((bn, bm), lambda i, j: (…, …))</code>, with i and j in the other order. The kernel writes
+# <code>2 * x_ref[...]</code> into one ref and <code>x_ref[...].T</code> into the other.
+# </details>
+
+# %% [markdown]
 # ## The real thing
 #
-# `pallas_lite` has the names of Pallas, and the same meanings. So what you wrote here runs under
-# `from jax.experimental import pallas` as it is. On a laptop real Pallas can interpret a kernel, step by step and
-# rather slowly, so take a small array. **Predict:** will the values be the same to the last bit?
+# `pallas_lite` has the names of Pallas, and the same meanings. What you wrote here runs as it is under
+# `from jax.experimental import pallas as pl`. On a laptop, real Pallas can interpret a kernel, step by step and rather
+# slowly, in two ways; so take a small array, of 32 blocks. **Predict:** will the values be the same to the last bit?
 
 # %%
 a = jax.random.normal(jax.random.key(3), (256, 512))
 b = jax.random.normal(jax.random.key(4), (1, 512))
 
 
-def minus_row_with(pl):
+def minus_row_with(pl, interpret):
     tile = pl.BlockSpec((32, 128), lambda j, i: (i, j))
     part_of_row = pl.BlockSpec((1, 128), lambda j, i: (0, j))
     call = pl.pallas_call(minus_row_kernel, out_shape=a, grid=(4, 8), in_specs=[tile, part_of_row], out_specs=tile,
-                          interpret=True)
+                          interpret=interpret)
     start = time.perf_counter()
     result = np.asarray(call(a, b))
-    print(f"{pl.__name__:25} {time.perf_counter() - start:5.2f} s, measured here")
-    return result
+    seconds = time.perf_counter() - start
+    same = (result == a - b).all()
+    print(f"{pl.__name__:25} {seconds:5.2f} s here   interpret: {str(interpret)[:15]:15}  same bits: {same}")
 
 
-print("same bits:", np.array_equal(minus_row_with(pl), minus_row_with(real_pallas)))
+for pallas, interpret in (pl, True), (real_pl, True), (real_pl, pltpu.InterpretParams()):
+    minus_row_with(pallas, interpret)
 
 # %% [markdown]
-# Same file, same bits. On a TPU you would leave `interpret=True` away, and the hardware would run the schedule that you
-# have been looking at.
+# Same code, same bits. On a TPU you would leave `interpret` away, and the hardware would do what you have been looking
+# at: two slots for each operand, and a copy only where an index changes.
 #
 # ## What you take along
 #
