@@ -23,6 +23,7 @@ from .errors import NotSupportedError as NotSupportedError
 from .errors import PallasLiteError as PallasLiteError
 from .errors import PipelineError as PipelineError
 from .errors import SpecError as SpecError
+from .manual import run_scoped as run_scoped
 from .memory import InterpretParams as InterpretParams
 from .plot import plot_timeline as plot_timeline
 from .refs import ds as ds

@@ -25,6 +25,11 @@ class NeedsStepping(Exception):
     """Raised while tracing: this kernel starts copies or allocates, so it is stepped through instead."""
 
 
+def position():
+    """(ids, grid) of the running kernel, or None outside of one."""
+    return _position.get()
+
+
 def _axis_of(axis, what):
     position = _position.get()
     if position is None:

@@ -1,34 +1,22 @@
-"""call: pallas_call. Specs and arrays -> a trace (schedule, hazards, timeline), or the values that hardware would give.
+"""call: pallas_call. A kernel, specs and shapes -> a Call, which is called on arrays, or looked into with `.trace`.
 
-The way of a call: resolve the specs (specs.py), record the schedule (pipeline.py on engines/record.py), trace the
-kernel (body.py), verify (verify.py). Then the values: a schedule free of races runs as one compiled loop
-(engines/xla.py), any other is played copy by copy (engines/simulate.py).
+The way of a call: resolve the specs (specs.py) into operands; everything after that is in traced.py.
 """
 import contextlib
 import contextvars
 import inspect
-import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
 
 from . import specs as _specs
-from .body import Body, kernel_name
-from .engines import xla
-from .engines.record import record
-from .engines.simulate import simulate
-from .errors import HazardWarning, NotSupportedError, PallasLiteError, SpecError
-from .hardware import TOY, Machine
-from .memory import InterpretParams, garbage_value, two_fillings
-from .schedule import Schedule
-from .timeline import Timeline, timeline
-from .unspecified import may_be_unspecified, unspecified, written_inputs
-from .verify import RACES, Hazard, grid_hazards, verify
+from .body import kernel_name
+from .errors import NotSupportedError, SpecError
+from .memory import InterpretParams
+from .traced import Traced
 
 _observers: contextvars.ContextVar[tuple[list, ...]] = contextvars.ContextVar("observers of calls", default=())
 
@@ -142,137 +130,6 @@ class Call:
             raise SpecError(f"{self.name}: {len(flat)} {kind} but {len(found)} {what}. Give one BlockSpec for each "
                             f"{kind[:-1]}: {what} has {len(found)}, the call has {len(flat)}.")
         return [s or _specs.BlockSpec() for s in found]
-
-
-@dataclass(frozen=True, eq=False)
-class Traced:
-    """One call looked into: its operands, schedule, hazards, and its time on a machine."""
-
-    call: Call
-    operands: tuple[_specs.Operand, ...]
-    scalars: tuple[np.ndarray, ...]
-    names: tuple[str, ...]  # of the kernel's refs: scalars, operands, scratch
-    in_tree: Any
-    out_tree: Any
-
-    @property
-    def extras(self) -> list:
-        """The refs that no copy touches: prefetched scalars by value, scratch by shape and dtype."""
-        scratch = [jax.ShapeDtypeStruct(tuple(s.shape), s.dtype) for s in jax.tree.leaves(self.call.scratch_shapes)]
-        return [*self.scalars, *scratch]
-
-    @cached_property
-    def body(self) -> Body:
-        n_in, n_all, n_scalars = self.in_tree.num_leaves, len(self.operands), len(self.scalars)
-        scratch_tree = jax.tree.structure(self.call.scratch_shapes)
-
-        def unflatten(refs):
-            """The engines' order (operands, scalars, scratch) -> the kernel's arguments."""
-            operands, scalars, scratch = refs[:n_all], refs[n_all:n_all + n_scalars], refs[n_all + n_scalars:]
-            results = jax.tree.unflatten(self.out_tree, operands[n_in:])
-            results = results if isinstance(results, (list, tuple)) else [results]
-            args = [*scalars, *jax.tree.unflatten(self.in_tree, operands[:n_in]), *results]
-            scratch = jax.tree.unflatten(scratch_tree, scratch)
-            return (args, scratch) if isinstance(scratch, dict) else ([*args, *scratch], {})
-        n = len(self.scalars)
-        names = [*self.names[n:n + n_all], *self.names[:n], *self.names[n + n_all:]]
-        shapes = [(x.ref_shape, x.dtype) for x in self.operands] + [(e.shape, e.dtype) for e in self.extras]
-        return Body(self.call.kernel, [(name, *s) for name, s in zip(names, shapes, strict=True)], self.call.grid, unflatten)
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        cost = self.call.cost_estimate
-        flops = cost.flops / max(self.steps, 1) if cost is not None else self.body.flops
-        return record(self.steps, self.operands, flops, self.call.name)
-
-    @property
-    def steps(self) -> int:
-        return math.prod(self.call.grid)
-
-    @cached_property
-    def hazards(self) -> list[Hazard]:
-        """What is wrong with the schedule; reports about values come with a run."""
-        semantics = getattr(self.call.compiler_params, "dimension_semantics", None)
-        return verify(self.schedule) + grid_hazards(self.operands, self.call.grid, semantics)
-
-    def timeline(self, machine: Machine = TOY) -> Timeline:
-        """When each engine is busy: modelled from the machine's α, β and F, not measured."""
-        return timeline(self.schedule, machine)
-
-    # -- values
-
-    def run(self, flat: list):
-        """The outputs, after the hazards were reported. `flat`: all operands, prefetched scalars first."""
-        inputs = {x.array: a for x, a in zip(self.operands, flat[len(self.scalars):], strict=False) if not x.is_output}
-        racy = any(h.kind in RACES for h in self.hazards)
-        if any(isinstance(a, jax.core.Tracer) for a in flat):
-            self.report(self.hazards)
-            if racy:
-                raise PallasLiteError(f"{self.call.name}: under jax.jit a call must be free of races, and this one has: "
-                                      f"{self.hazards[0]}")
-            return self._results(self._compiled(inputs, self.call.params.uninitialized_memory)[0])
-        if self.call.on_hazard == "ignore":
-            return self._results(self._values(inputs, racy))
-        if self.call.on_hazard == "raise":
-            self.report(self.hazards)
-        values = self._values(inputs, racy)
-        self.report([*self.hazards, *self._about_values(inputs, racy)])
-        return self._results(values)
-
-    def _values(self, inputs, racy):
-        params = self.call.params
-        if racy or params.uninitialized_memory == "random":
-            inputs = {name: np.asarray(a) for name, a in inputs.items()}
-            return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras)
-        values, past_end = self._compiled(inputs, params.uninitialized_memory)
-        if params.out_of_bounds_reads == "raise":
-            for i in self.body.moving:
-                if past_end[i] < self.steps:
-                    self.body.refuse(i, int(past_end[i]))
-        return values
-
-    def _compiled(self, inputs, kind, every_visit=False):
-        dtypes = {str(np.dtype(d)) for _, _, d in self.body.avals}
-        fill = {d: kind[d] if isinstance(kind, dict) else garbage_value(kind, np.dtype(d)) for d in dtypes}
-        return self._loop(inputs, self.scalars, fill, every_visit)
-
-    @cached_property
-    def _loop(self):
-        return xla.compiled(self.operands, self.extras, self.body, self.call.grid)
-
-    def _about_values(self, inputs, racy) -> list[Hazard]:
-        """Reports that only a run can give: written inputs, and results that depend on what memory held before."""
-        found = written_inputs(self.operands, self.body)
-        if racy or not may_be_unspecified(self.operands, self.body):
-            return found
-        fillings = [{str(np.dtype(d)): two_fillings(d)[k] for _, _, d in self.body.avals} for k in (0, 1)]
-        first, second = (self._compiled(inputs, f, True)[0] for f in fillings)
-        for x in self.operands:
-            if x.is_output:
-                found += unspecified(x, np.asarray(first[x.array]), np.asarray(second[x.array]), two_fillings(x.dtype))
-        return found
-
-    def report(self, hazards) -> None:
-        if self.call.on_hazard == "ignore" or not hazards:
-            return
-        text = f"{self.call.name}: " + "\n".join(str(h) for h in hazards[:5])
-        if len(hazards) > 5:
-            text += f"\n… and {len(hazards) - 5} more"
-        if self.call.on_hazard == "raise":
-            raise PallasLiteError(text)
-        warnings.warn(text, HazardWarning, stacklevel=4)
-
-    def _results(self, hbm):
-        outs = [jax.numpy.asarray(hbm[x.array]) for x in self.operands if x.is_output]
-        result = jax.tree.unflatten(self.out_tree, outs)
-        return tuple(result) if isinstance(result, list) else result  # as upstream returns a list of shapes
-
-    def to_plain(self) -> dict:
-        """What was asked for, as lists, strings and numbers: grid, and shapes and blocks of each operand."""
-        return {"name": self.call.name, "grid": list(self.call.grid), "operands": [
-            {"name": x.name, "is_output": x.is_output, "depth": x.depth, "shape": list(x.shape), "dtype": str(x.dtype),
-             "block_shape": [None if d in x.squeeze else n for d, n in enumerate(x.block_shape)],
-             "blocks": [list(b) for b in x.blocks]} for x in self.operands]}
 
 
 @contextlib.contextmanager

@@ -166,7 +166,9 @@ class _At:
 
 
 class TracedMemory:
-    """A JAX ref inside a trace. Reads past the end give `fill`, writes there are dropped, and `out_of_bounds` is set."""
+    """A JAX ref inside a trace. Reads past the end give `fill`, writes there are dropped, and `past_end` tells."""
+
+    is_semaphore = False
 
     def __init__(self, name, value, fill):
         self.name, self.shape, self.dtype, self.fill = name, value.shape, value.dtype, fill

@@ -134,11 +134,12 @@ class Operand:
     block_shape: tuple[int, ...]  # with squeezed dimensions as 1
     squeeze: tuple[int, ...]  # the dimensions that the kernel does not see
     blocks: list[tuple[int, ...]] = field(repr=False)
+    stays_in_hbm: bool = False  # memory_space ANY or HBM: no copies; the kernel gets a ref to the array itself
 
     @property
     def info(self) -> OperandInfo:
         return OperandInfo(self.name, self.array, self.is_output, self.depth,
-                           math.prod(self.block_shape) * self.dtype.itemsize)
+                           math.prod(self.block_shape) * self.dtype.itemsize, self.block_shape)
 
     @property
     def ref_shape(self) -> tuple[int, ...]:
@@ -179,6 +180,11 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
     shape, dtype = tuple(aval.shape), np.dtype(aval.dtype)
     if not isinstance(spec, BlockSpec):
         raise SpecError(f"{where}: its spec is {spec!r}; give a pl.BlockSpec(block_shape, index_map).")
+    if spec.memory_space in (ANY, HBM):
+        if spec.block_shape is not None:
+            raise SpecError(f"{where}: memory_space={spec.memory_space.name} keeps the whole array in HBM, so it takes no "
+                            "block_shape. Drop one of them.")
+        return Operand(name, name, is_output, 0, shape, dtype, shape, (), [], stays_in_hbm=True)
     dims = shape if spec.block_shape is None else tuple(spec.block_shape)
     if len(dims) != len(shape):
         raise SpecError(f"{where}: block_shape {dims} has {many(len(dims), 'dimension')}, but the array {shape} has "
@@ -197,10 +203,13 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
     for step, block in enumerate(blocks):
         for d, (b, count) in enumerate(zip(block, counts, strict=True)):
             if not 0 <= b < count:
+                # A multiple of the block size that would be in range as an element: the classic slip.
+                offset = b > 0 and b % sizes[d] == 0 and b // sizes[d] < count
+                mend = ("index maps return block indices, not element offsets." if offset else
+                        "Change the index map, the grid or the block shape.")
                 raise BlockIndexError(
                     f"{where}, step {step}: index_map gives {block}, but block index {b} is out of range in dimension "
-                    f"{d} ({many(count, 'block')} of {sizes[d]}, so 0 to {count - 1}). index maps "
-                    "return block indices, not element offsets.")
+                    f"{d} ({many(count, 'block')} of {sizes[d]}, so 0 to {count - 1}). {mend}")
     mode = spec.pipeline_mode
     return Operand(name, name, is_output, mode.buffer_count if mode else 2, shape, dtype, tuple(sizes), squeeze, blocks)
 

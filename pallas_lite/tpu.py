@@ -3,6 +3,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .manual import AsyncCopy as AsyncCopy
+from .manual import async_copy as async_copy
+from .manual import emit_pipeline as emit_pipeline
+from .manual import make_async_copy as make_async_copy
+from .manual import make_async_remote_copy as make_async_remote_copy
+from .manual import sync_copy as sync_copy
 from .memory import InterpretParams as InterpretParams
 from .specs import HBM as HBM
 from .specs import SMEM as SMEM

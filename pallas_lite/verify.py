@@ -1,11 +1,6 @@
 """verify: a Schedule -> what can go wrong in it, each hazard with operand, step, slot, both events and a mend.
 
-A copy may read its source and write its destination at any moment between its start and the wait that guarantees it. A
-schedule is wrong if a value that is read, or left in HBM, can differ between two choices of moments. That is decided
-place by place in one walk: a value is certain if its last write overlaps no other write and no read of it.
-
-A wait takes one copy's worth from its slot's semaphore. It guarantees a copy only when it cannot have been satisfied by
-another one: with two copies in flight on a slot, one wait guarantees neither.
+The rule is in races.py; here are the walk over a schedule's events, and the words.
 """
 import itertools
 import math
@@ -13,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from .errors import many
+from .races import Place, Races, Rectangles
 from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, Schedule
 
 RULES = {
@@ -52,42 +48,17 @@ def verify(schedule: Schedule) -> list[Hazard]:
     return _Walk(schedule).hazards
 
 
-class _Place:
-    """One slot in SRAM or one block in HBM: who wrote it last, and which copies have it in flight."""
-
-    __slots__ = ("last", "writes", "reads", "clash")
-
-    def __init__(self):
-        self.last = None  # number of the event that certainly wrote it last; None: nobody did
-        self.writes, self.reads = [], []  # numbers of the copies in flight that write it, that read it
-        self.clash = None  # two writes that overlap, so that either may be the last
-
-    def write(self, number: int, copy: bool):
-        """A write begins; a kernel's write ends at once, a copy's with `landed`."""
-        # A write that overlaps no other settles the value, whatever happened before.
-        self.clash = (self.writes[0], number) if self.writes else None
-        if copy:
-            self.writes.append(number)
-        elif not self.clash:
-            self.last = number
-
-    def landed(self, number: int):
-        self.writes.remove(number)
-        if not self.clash:
-            self.last = number
-
-
 class _Walk:
-    """Walks the events once. A race is reported where a value is used that two choices of moments make different."""
+    """Walks the events once, and puts what races.py finds into words."""
 
     def __init__(self, schedule: Schedule):
         self.schedule = schedule
         self.operands = {x.name: x for x in schedule.operands}
         self.hazards: list[Hazard] = []
         self.seen = set()  # (kind, events) already reported
-        self.slots, self.hbm = defaultdict(_Place), defaultdict(_Place)
-        self.in_flight = defaultdict(list)  # (operand, slot, verb of its start) -> numbers of the start events
-        self.waits = defaultdict(int)  # the same key -> waits since nothing was in flight
+        self.races = Races(self.clash)
+        self.slots = defaultdict(Place)
+        self.hbm = _Blocks(self.races, schedule.operands)
         self.left = {}  # (array, block) -> step of its last copy-out
         self.revisits = {}  # operand -> [number of its first hazard, count]
         rules = {IN_START: self.start, OUT_START: self.start, IN_WAIT: self.wait, OUT_WAIT: self.wait, RUN: self.run}
@@ -105,73 +76,36 @@ class _Walk:
 
     def start(self, number: int, e: Event):
         x = self.operands[e.operand]
-        slot, block = self.slots[e.operand, e.slot], self.hbm[x.array, e.block]
-        source, target = (block, slot) if e.verb == IN_START else (slot, block)
-        if e.verb == OUT_START and source.last is None:
+        slot, block = self.slots[e.operand, e.slot], self.hbm.find(x, e.block)
+        if e.verb == OUT_START and slot.last is None:
             name = f"{x.name}[{e.slot}]"
             self.report("uninitialised", e, f"copy_out sends {name} to {x.show(e.block)}, but no step has written {name} "
                         "yet.", f"Run the kernel on {name} first, or copy out the slot that it wrote.",
                         e.operand, e.slot, number)
-        for other in source.writes:
-            self.hbm_race(other, number)
-        if source.clash and not source.writes:
-            self.clash(source)
-        for other in target.reads:
-            self.hbm_race(other, number)
-        source.reads.append(number)
-        target.write(number, copy=True)
-        self.in_flight[e.operand, e.slot, e.verb].append(number)
+        ends = (block, [slot]) if e.verb == IN_START else ([slot], block)
+        self.races.start(number, *ends, (e.operand, e.slot, e.verb))
         if e.verb == OUT_START:
             self.revisit(number, e, x)
 
     def wait(self, number: int, e: Event):
-        key = e.operand, e.slot, IN_START if e.verb == IN_WAIT else OUT_START
-        started = self.in_flight[key]
-        if self.waits[key] == len(started):
+        if not self.races.wait((e.operand, e.slot, IN_START if e.verb == IN_WAIT else OUT_START)):
             slot = f"{e.operand}[{e.slot}]"
             self.report("hang", e, f"{e.verb}({slot}) waits for a copy that nobody started: the program would hang "
                         "here.", f"Start a copy on {slot} before this wait, or drop the wait.",
                         e.operand, e.slot, number)
-            return
-        self.waits[key] += 1
-        # Only when all that was started has been waited for is any of it guaranteed.
-        if self.waits[key] == len(started):
-            for copy in started:
-                self.land(copy)
-            started.clear()
-            self.waits[key] = 0
-
-    def land(self, copy: int):
-        c = self.schedule.events[copy]
-        slot, block = self.slots[c.operand, c.slot], self.hbm[self.operands[c.operand].array, c.block]
-        source, target = (block, slot) if c.verb == IN_START else (slot, block)
-        source.reads.remove(copy)
-        target.landed(copy)
 
     def run(self, number: int, e: Event):
         for x, s in zip(self.schedule.operands, e.slots, strict=True):
-            place, name = self.slots[x.name, s], f"{x.name}[{s}]"
+            place = self.slots[x.name, s]
             if x.is_output:
-                for copy in place.reads:
-                    self.report("overwrite in flight", e, f"the kernel writes {name} while the copy of it to "
-                                f"{x.show(self.schedule.events[copy].block)} is still in flight.",
-                                f"Wait with copy_out_wait({name}) before this step, or give {x.name} one more slot.",
-                                x.name, s, copy, number)
-                place.write(number, copy=False)
-                continue
-            if place.clash:
-                self.clash(place)
-            if place.writes:
-                copy = place.writes[0]
-                self.report("read before wait", e, f"the kernel reads {name} while the copy of "
-                            f"{x.show(self.schedule.events[copy].block)} to it is still in flight.",
-                            f"Call copy_in_wait({name}) before the kernel runs, or copy to another slot.", x.name, s, copy, number)
-            elif place.last is None and not place.clash:
+                self.races.write(number, [place])
+            elif self.races.read(number, [place]):
+                name = f"{x.name}[{s}]"
                 self.report("uninitialised", e, f"the kernel reads {name}, which no copy has filled.",
                             f"Start a copy into {name} and wait for it first.", x.name, s, number)
 
     def finish(self):
-        for (operand, slot, _), copies in self.in_flight.items():
+        for (operand, slot, _), copies in self.races.in_flight.items():
             for number in copies:
                 c = self.schedule.events[number]
                 wait = IN_WAIT if c.verb == IN_START else OUT_WAIT
@@ -179,9 +113,7 @@ class _Walk:
                             f"{self.operands[operand].show(c.block)} ({operand}[{slot}]) is never waited for: nobody knows "
                             f"whether it arrived.", f"Call {wait}({operand}[{slot}]) before the slot is used again, or at "
                             "the end.", operand, slot, number)
-        for block in self.hbm.values():
-            if block.clash:
-                self.clash(block)
+        self.races.final(self.hbm.everywhere())
         for number, count in self.revisits.values():
             if count > 1:
                 h = self.hazards[number]
@@ -189,23 +121,26 @@ class _Walk:
 
     # -- what they report
 
-    def clash(self, place: _Place):
-        """A value is used that two overlapping writes may have left: name the later of the two."""
-        first, second = place.clash
+    def clash(self, kind: str, first: int, second: int):
         a, b = self.schedule.events[first], self.schedule.events[second]
-        if b.verb == IN_START:
-            x, name = self.operands[b.operand], f"{b.operand}[{b.slot}]"
-            self.report("overwrite in flight", b, f"copy_in of {x.show(b.block)} writes {name} while the copy of "
-                        f"{x.show(a.block)} to it is still in flight.", f"Wait for {name} before starting this copy, or "
-                        "use another slot.", b.operand, b.slot, first, second)
+        x = self.operands[a.operand]
+        name, block = f"{a.operand}[{a.slot}]", x.show(a.block)
+        if b.verb == RUN and kind == "read":
+            self.report("read before wait", b, f"the kernel reads {name} while the copy of {block} to it is still in "
+                        f"flight.", f"Call copy_in_wait({name}) before the kernel runs, or copy to another slot.",
+                        a.operand, a.slot, first, second)
+        elif b.verb == RUN:
+            self.report("overwrite in flight", b, f"the kernel writes {name} while the copy of it to {block} is still in "
+                        f"flight.", f"Wait with copy_out_wait({name}) before this step, or give {x.name} one more slot.",
+                        a.operand, a.slot, first, second)
+        elif a.verb == b.verb == IN_START:
+            self.report("overwrite in flight", b, f"copy_in of {x.show(b.block)} writes {name} while the copy of {block} to "
+                        f"it is still in flight.", f"Wait for {name} before starting this copy, or use another slot.",
+                        b.operand, b.slot, first, second)
         else:
-            self.hbm_race(first, second)
-
-    def hbm_race(self, first: int, second: int):
-        a, b = self.schedule.events[first], self.schedule.events[second]
-        self.report("hbm race", b, f"{b.verb.removesuffix('_start')} of {self.operands[b.operand].show(b.block)} touches the "
-                    f"block that the {a.verb.removesuffix('_start')} of step {a.step} still has in flight.",
-                    f"Wait for that copy (of {a.operand}[{a.slot}]) first.", b.operand, b.slot, first, second)
+            self.report("hbm race", b, f"{b.verb.removesuffix('_start')} of {self.operands[b.operand].show(b.block)} touches "
+                        f"the block that the {a.verb.removesuffix('_start')} of step {a.step} still has in flight.",
+                        f"Wait for that copy (of {name}) first.", b.operand, b.slot, first, second)
 
     def revisit(self, number, e, x):
         before = self.left.get((x.array, e.block))
@@ -219,6 +154,27 @@ class _Walk:
             self.report("revisit", e, f"output block {x.show(e.block)} is written again after step {before} left it.",
                         "An output's value is not read back from HBM: what the earlier visit wrote is lost. Make the "
                         "axis that you reduce over the innermost (last) axis of the grid.", e.operand, e.slot, number)
+
+
+class _Blocks:
+    """The places of HBM: a block each, or pieces of blocks where aliased operands cut an array differently."""
+
+    def __init__(self, races, operands):
+        shapes = defaultdict(set)
+        for x in operands:
+            shapes[x.array].add(x.block_shape)
+        self.cut = {array: Rectangles(races, [10**9] * len(next(iter(s)))) for array, s in shapes.items() if len(s) > 1}
+        self.whole = defaultdict(Place)
+
+    def find(self, x, block) -> list[Place]:
+        if x.array not in self.cut:
+            return [self.whole[x.array, block]]
+        return self.cut[x.array].find(tuple((b * n, b * n + n) for b, n in zip(block, x.block_shape, strict=True)))
+
+    def everywhere(self):
+        yield from self.whole.values()
+        for rectangles in self.cut.values():
+            yield from rectangles.places.values()
 
 
 def grid_hazards(operands, grid: tuple[int, ...], semantics=None) -> list[Hazard]:

@@ -5,12 +5,12 @@ block or a kernel makes a new one.
 """
 from collections import defaultdict
 
-import jax
 import numpy as np
 
 from ..errors import PipelineError
 from ..memory import DEFAULT, InterpretParams, garbage
 from ..schedule import IN_START, IN_WAIT, OUT_START, RUN, Schedule
+from ..specs import Scratch
 
 
 class Simulate:
@@ -95,5 +95,5 @@ def simulate(schedule: Schedule, operands, inputs: dict[str, np.ndarray], body,
             hbm[x.array].flags.writeable = changes
         else:
             hbm[x.array] = garbage(params, x.shape, x.dtype, rng)
-    start = [garbage(params, e.shape, e.dtype, rng) if isinstance(e, jax.ShapeDtypeStruct) else np.asarray(e) for e in extras]
+    start = [garbage(params, e.shape, e.dtype, rng) if isinstance(e, Scratch) else np.asarray(e) for e in extras]
     return Simulate(schedule, operands, hbm, body, params, start).play()

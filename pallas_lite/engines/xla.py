@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..specs import Scratch
+
 
 @dataclass(frozen=True)
 class Filling:
@@ -84,7 +86,7 @@ def run(operands, extras, body, grid, inputs, filling: Filling):
         first_bad = jnp.where((bad == steps) & jnp.asarray(past_end), t, bad) if past_end else bad
         return moving, slots, new[len(operands):], first_bad
 
-    kept = [empty(e.shape, e.dtype) if isinstance(e, jax.ShapeDtypeStruct) else jnp.asarray(e) for e in extras]
+    kept = [empty(e.shape, e.dtype) if isinstance(e, Scratch) else jnp.asarray(e) for e in extras]
     carry = {a: v for a, v in hbm.items() if a in changing}, slots, kept, jnp.full(len(body.avals), steps, jnp.int32)
     moving, _, _, bad = lax.fori_loop(0, steps, step, carry)
     return {x.array: moving[x.array][tuple(map(slice, x.shape))] for x in operands if x.is_output}, bad

@@ -1,0 +1,159 @@
+"""races: the rule that decides what is wrong, apart from who asks: verify.py (schedules) and engines/step.py (kernels).
+
+A copy may read its source and write its target at any moment between its start and the wait that guarantees it. A
+program is wrong if a value that is read, or left in HBM, can differ between two choices of moments. That is decided place
+by place in one walk over the accesses: a value is certain if its last write overlaps no other write and no read of it.
+
+A wait takes an amount from its semaphore. It guarantees a copy only when the semaphore cannot have had that much while
+a byte of the copy was missing: with two copies in flight on a semaphore, only waiting for both guarantees either.
+"""
+from collections import defaultdict
+
+
+class Place:
+    """Some memory that is always accessed as a whole: who wrote it last, and which copies have it in flight."""
+
+    __slots__ = ("last", "writes", "reads", "clash")
+
+    def __init__(self):
+        self.last = None  # number of the access that certainly wrote it last; None: nobody did
+        self.writes, self.reads = [], []  # numbers of the copies in flight that write it, that read it
+        self.clash = None  # two writes that overlap, so that either may be the last
+
+    def copy(self) -> "Place":
+        new = Place()
+        new.last, new.writes, new.reads, new.clash = self.last, list(self.writes), list(self.reads), self.clash
+        return new
+
+    def write(self, number: int, copy: bool):
+        """A write begins; a kernel's write ends at once, a copy's with `landed`."""
+        # A write that overlaps no other settles the value, whatever happened before.
+        self.clash = (self.writes[0], number) if self.writes else None
+        if copy:
+            self.writes.append(number)
+        elif not self.clash:
+            self.last = number
+
+    def landed(self, number: int):
+        self.writes.remove(number)
+        if not self.clash:
+            self.last = number
+
+
+class Races:
+    """Feed it the accesses in program order; it calls `clash(kind, first, second)` for each pair that is not ordered.
+
+    Kinds: "read" (second reads what first still writes), "write" (second writes what first still reads), "order" (first
+    and second both write, in either order, and the value is used).
+    """
+
+    def __init__(self, clash):
+        self.clash = clash
+        self.copies = {}  # number -> (source places, target places)
+        self.in_flight = defaultdict(list)  # semaphore -> numbers of the copies that signal it, not yet guaranteed
+        self.owed = defaultdict(int)  # semaphore -> what those copies will have signalled
+        self.taken = defaultdict(int)  # semaphore -> what waits have taken of it
+
+    def read(self, number: int, places) -> bool:
+        """True if nobody has written one of the places."""
+        for place in places:
+            self._use(place, number)
+        return any(p.last is None and not p.writes and not p.clash for p in places)
+
+    def write(self, number: int, places):
+        for place in places:
+            for copy in place.reads:
+                self.clash("write", copy, number)
+            place.write(number, copy=False)
+
+    def start(self, number: int, sources, targets, semaphore, amount: int = 1):
+        for place in sources:
+            self._use(place, number)
+            place.reads.append(number)
+        for place in targets:
+            for copy in place.reads:
+                self.clash("write", copy, number)
+            place.write(number, copy=True)
+        self.copies[number] = sources, targets
+        self.in_flight[semaphore].append(number)
+        self.owed[semaphore] += amount
+
+    def wait(self, semaphore, amount: int = 1) -> bool:
+        """False if the program would hang here."""
+        if self.taken[semaphore] + amount > self.owed[semaphore]:
+            return False
+        self.taken[semaphore] += amount
+        # Only when all that was started has been waited for is any of it guaranteed.
+        if self.taken[semaphore] == self.owed[semaphore]:
+            for copy in self.in_flight[semaphore]:
+                sources, targets = self.copies.pop(copy)
+                for place in sources:
+                    place.reads.remove(copy)
+                for place in targets:
+                    place.landed(copy)
+            self.in_flight[semaphore].clear()
+            self.taken[semaphore] = self.owed[semaphore] = 0
+        return True
+
+    def final(self, places):
+        """The places' values are looked at when everything is over."""
+        for place in places:
+            if place.clash:
+                self.clash("order", *place.clash)
+
+    def _use(self, place, number):
+        if place.clash:
+            self.clash("order", *place.clash)
+        if place.writes:
+            self.clash("read", place.writes[0], number)
+
+
+class Rectangles:
+    """The places of one buffer: it is cut where two accesses overlap in part.
+
+    A rectangle is a tuple of (start, stop), one pair a dimension.
+    """
+
+    def __init__(self, races: Races, shape):
+        self.races = races
+        self.places = {tuple((0, n) for n in shape): Place()}
+
+    def find(self, rectangle) -> list[Place]:
+        """The places that make up a rectangle, after cutting those that stick out of it."""
+        if rectangle in self.places:
+            return [self.places[rectangle]]
+        if any(a >= b for a, b in rectangle):
+            return []
+        found = []
+        for have in [r for r in self.places if _overlap(r, rectangle)]:
+            place = self.places.pop(have)
+            pieces = list(_cut(have, rectangle))
+            for piece in pieces:
+                self.places[piece] = place if len(pieces) == 1 else place.copy()
+                if _overlap(piece, rectangle):
+                    found.append(self.places[piece])
+            if len(pieces) > 1:
+                self._replace(place, [self.places[p] for p in pieces])
+        return found
+
+    def _replace(self, place, pieces):
+        for number in {*place.reads, *place.writes}:
+            for side in self.races.copies[number]:
+                if place in side:
+                    side.remove(place)
+                    side.extend(pieces)
+
+
+def _overlap(a, b) -> bool:
+    return all(max(p[0], q[0]) < min(p[1], q[1]) for p, q in zip(a, b, strict=True))
+
+
+def _cut(have, by):
+    """`have` in pieces, each inside or outside `by`."""
+    for d, ((a, b), (c, e)) in enumerate(zip(have, by, strict=True)):
+        if a < c:
+            yield (*have[:d], (a, c), *have[d + 1:])
+        if e < b:
+            yield (*have[:d], (e, b), *have[d + 1:])
+        have = (*have[:d], (max(a, c), min(b, e)), *have[d + 1:])
+    yield have

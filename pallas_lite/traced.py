@@ -1,0 +1,206 @@
+"""traced: one call looked into, and run.
+
+record the schedule (pipeline.py on engines/record.py), trace the kernel (body.py), verify (verify.py). Then the values: a
+schedule free of races runs as one compiled loop (engines/xla.py), any other is played copy by copy (engines/simulate.py);
+a kernel with copies of its own is stepped through (engines/step.py).
+"""
+import math
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from . import specs as _specs
+from .body import Body, NeedsStepping, check_arity
+from .engines import step, xla
+from .engines.record import record
+from .engines.simulate import simulate
+from .errors import HazardWarning, NotSupportedError, PallasLiteError
+from .hardware import TOY, Machine
+from .memory import garbage_value, two_fillings
+from .schedule import Schedule
+from .timeline import Timeline, timeline
+from .unspecified import may_be_unspecified, unspecified, written_inputs
+from .verify import RACES, Hazard, grid_hazards, verify
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """What `pallas_call(...).trace(...)` returns: operands, schedule, hazards, and the time on a machine."""
+
+    call: Any
+    arrays: tuple[_specs.Operand, ...]  # inputs, then outputs, those that stay in HBM among them
+    scalars: tuple[np.ndarray, ...]
+    names: tuple[str, ...]  # of the kernel's refs: scalars, arrays, scratch
+    in_tree: Any
+    out_tree: Any
+
+    @cached_property
+    def operands(self) -> tuple[_specs.Operand, ...]:
+        """The arrays that the pipeline copies block by block."""
+        return tuple(x for x in self.arrays if not x.stays_in_hbm)
+
+    @property
+    def steps(self) -> int:
+        return math.prod(self.call.grid)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The pipeline's copies and runs. Copies that the kernel itself starts are not in it."""
+        cost = self.call.cost_estimate
+        flops = cost.flops / max(self.steps, 1) if cost is not None else 0.0 if self.manual else self.body.flops
+        return record(self.steps, self.operands, flops, self.call.name)
+
+    @cached_property
+    def hazards(self) -> list[Hazard]:
+        """What is wrong with the schedule, and with a kernel's own copies. Reports about values come with a run."""
+        if self.manual:
+            zeros = {x.array: np.zeros(x.shape, x.dtype) for x in self.arrays if not x.is_output}
+            return self._grid_hazards + self._stepped(zeros)[1]
+        return verify(self.schedule) + self._grid_hazards
+
+    @cached_property
+    def _grid_hazards(self) -> list[Hazard]:
+        semantics = getattr(self.call.compiler_params, "dimension_semantics", None)
+        return grid_hazards(self.operands, self.call.grid, semantics)
+
+    def timeline(self, machine: Machine = TOY) -> Timeline:
+        """When each engine is busy: modelled from the machine's α, β and F, not measured.
+
+        Raises NotSupportedError for a kernel with copies of its own: the schedule does not have them.
+        """
+        if self.manual:
+            raise NotSupportedError(f"{self.call.name}: a timeline of a kernel that starts its own copies is not supported yet. "
+                                    "Write the loop with copy_in_start and its like (pl.record) to see its time.")
+        return timeline(self.schedule, machine)
+
+    # -- the kernel
+
+    @cached_property
+    def extras(self) -> list:
+        """The refs that no pipeline copies: prefetched scalars by value, scratch by shape and dtype."""
+        return [*self.scalars, *jax.tree.leaves(self.call.scratch_shapes)]
+
+    def unflatten(self, refs):
+        """The engines' order (operands, arrays in HBM, scalars, scratch) -> the kernel's arguments and keywords."""
+        n_blocked, n_all, n_scalars = len(self.operands), len(self.arrays), len(self.scalars)
+        blocked, free = iter(refs[:n_blocked]), iter(refs[n_blocked:n_all])
+        arrays = [next(free if x.stays_in_hbm else blocked) for x in self.arrays]
+        results = jax.tree.unflatten(self.out_tree, arrays[self.in_tree.num_leaves:])
+        results = results if isinstance(results, (list, tuple)) else [results]
+        inputs = jax.tree.unflatten(self.in_tree, arrays[:self.in_tree.num_leaves])
+        scratch = jax.tree.unflatten(jax.tree.structure(self.call.scratch_shapes), refs[n_all + n_scalars:])
+        args = [*refs[n_all:n_all + n_scalars], *inputs, *results]
+        return (args, scratch) if isinstance(scratch, dict) else ([*args, *scratch], {})
+
+    @cached_property
+    def manual(self) -> bool:
+        """Does the kernel start copies, or allocate, itself?"""
+        if any(x.stays_in_hbm for x in self.arrays) or any(map(_specs.is_semaphore, jax.tree.leaves(self.call.scratch_shapes))):
+            return True
+        try:
+            return self.body is None
+        except NeedsStepping:
+            return True
+
+    @cached_property
+    def body(self) -> Body:
+        n = len(self.scalars)
+        names = [*(x.name for x in self.operands), *self.names[:n], *self.names[n + len(self.arrays):]]
+        shapes = [(x.ref_shape, x.dtype) for x in self.operands] + [(e.shape, e.dtype) for e in self.extras]
+        avals = [(name, *s) for name, s in zip(names, shapes, strict=True)]
+        return Body(self.call.kernel, avals, self.call.grid, self.unflatten)
+
+    # -- values
+
+    def run(self, flat: list):
+        """The outputs, after the hazards were reported. `flat`: all operands, prefetched scalars first."""
+        inputs = {x.array: a for x, a in zip(self.arrays, flat[len(self.scalars):], strict=False) if not x.is_output}
+        under_jit = any(isinstance(a, jax.core.Tracer) for a in flat)
+        if self.manual:
+            if under_jit:
+                raise NotSupportedError(f"{self.call.name}: a kernel that starts its own copies is not supported under jax.jit "
+                                        "or jax.vmap yet. Call it outside, on concrete arrays.")
+            values, hazards = self._stepped(inputs)
+            self.report(self._grid_hazards + hazards)
+            return self._results(values)
+        racy = any(h.kind in RACES for h in self.hazards)
+        if under_jit:
+            self.report(self.hazards)
+            if racy:
+                raise PallasLiteError(f"{self.call.name}: under jax.jit a call must be free of races, and this one has: "
+                                      f"{self.hazards[0]}")
+            return self._results(self._compiled(inputs, self.call.params.uninitialized_memory)[0])
+        if self.call.on_hazard == "raise":
+            self.report(self.hazards)
+        values = self._values(inputs, racy)
+        if self.call.on_hazard != "ignore":
+            self.report([*self.hazards, *self._about_values(inputs, racy)])
+        return self._results(values)
+
+    def _values(self, inputs, racy):
+        params = self.call.params
+        if racy or params.uninitialized_memory == "random":
+            inputs = {name: np.asarray(a) for name, a in inputs.items()}
+            return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras)
+        values, past_end = self._compiled(inputs, params.uninitialized_memory)
+        if params.out_of_bounds_reads == "raise":
+            for i in self.body.moving:
+                if past_end[i] < self.steps:
+                    self.body.refuse(i, int(past_end[i]))
+        return values
+
+    def _compiled(self, inputs, kind, every_visit=False):
+        dtypes = {str(np.dtype(d)) for _, _, d in self.body.avals}
+        fill = {d: kind[d] if isinstance(kind, dict) else garbage_value(kind, np.dtype(d)) for d in dtypes}
+        return self._loop(inputs, self.scalars, fill, every_visit)
+
+    @cached_property
+    def _loop(self):
+        return xla.compiled(self.operands, self.extras, self.body, self.call.grid)
+
+    def _stepped(self, inputs):
+        names = [*self.names[:len(self.scalars)], *self.names[len(self.scalars) + len(self.arrays):]]
+        free = [(x.name, x.array, x.shape, x.dtype) for x in self.arrays if x.stays_in_hbm]
+        args, kwargs = self.unflatten(list(range(len(self.arrays) + len(self.extras))))
+        check_arity(self.call.kernel, args, kwargs)
+        return step.run(self.call.kernel, self.operands, free, list(zip(names, self.extras, strict=True)), self.call.grid,
+                        {name: np.asarray(a) for name, a in inputs.items()}, self.call.params, self.unflatten)
+
+    def _about_values(self, inputs, racy) -> list[Hazard]:
+        """Reports that only a run can give: written inputs, and results that depend on what memory held before."""
+        found = written_inputs(self.operands, self.body)
+        if racy or not may_be_unspecified(self.operands, self.body):
+            return found
+        fillings = [{str(np.dtype(d)): two_fillings(d)[k] for _, _, d in self.body.avals} for k in (0, 1)]
+        first, second = (self._compiled(inputs, f, True)[0] for f in fillings)
+        for x in self.operands:
+            if x.is_output:
+                found += unspecified(x, np.asarray(first[x.array]), np.asarray(second[x.array]), two_fillings(x.dtype))
+        return found
+
+    def report(self, hazards) -> None:
+        """Warn of hazards, or raise, as the call's `on_hazard` says."""
+        if self.call.on_hazard == "ignore" or not hazards:
+            return
+        text = f"{self.call.name}: " + "\n".join(str(h) for h in hazards[:5])
+        if len(hazards) > 5:
+            text += f"\n… and {len(hazards) - 5} more"
+        if self.call.on_hazard == "raise":
+            raise PallasLiteError(text)
+        warnings.warn(text, HazardWarning, stacklevel=4)
+
+    def _results(self, hbm):
+        outs = [jax.numpy.asarray(hbm[x.array]) for x in self.arrays if x.is_output]
+        result = jax.tree.unflatten(self.out_tree, outs)
+        return tuple(result) if isinstance(result, list) else result  # as upstream returns a list of shapes
+
+    def to_plain(self) -> dict:
+        """What was asked for, as lists, strings and numbers: grid, and shapes and blocks of each operand."""
+        return {"name": self.call.name, "grid": list(self.call.grid), "operands": [
+            {"name": x.name, "is_output": x.is_output, "depth": x.depth, "shape": list(x.shape), "dtype": str(x.dtype),
+             "block_shape": [None if d in x.squeeze else n for d, n in enumerate(x.block_shape)],
+             "blocks": [list(b) for b in x.blocks]} for x in self.operands]}
