@@ -107,6 +107,8 @@ class Body:
 
         self.apply = apply
         self.jaxpr = jax.make_jaxpr(apply)(ids, [jax.ShapeDtypeStruct(s, d) for _, s, d in avals]).jaxpr
+        # Does the kernel ask which step it is?
+        self.uses_position = any(v is i for e in self.jaxpr.eqns for v in e.invars for i in self.jaxpr.invars[:len(grid)])
         refs = [e.outvars[0] for e in self.jaxpr.eqns if e.primitive.name == "new_ref"]
         # Each memory makes two refs: its values, and its out-of-bounds flag.
         self.written = [_writes(self.jaxpr, r) for r in refs[::2]][:len(avals)]

@@ -23,7 +23,7 @@ from .hardware import TOY, Machine
 from .memory import garbage_value, two_fillings
 from .schedule import Schedule
 from .timeline import Timeline, timeline
-from .unspecified import may_be_unspecified, unspecified, written_inputs
+from .unspecified import constant_blocks, may_be_unspecified, unspecified, written_inputs
 from .verify import RACES, Hazard, grid_hazards, verify
 
 
@@ -172,7 +172,7 @@ class Traced:
 
     def _about_values(self, inputs, racy) -> list[Hazard]:
         """Reports that only a run can give: written inputs, and results that depend on what memory held before."""
-        found = written_inputs(self.operands, self.body)
+        found = written_inputs(self.operands, self.body) + constant_blocks(self.operands, self.body)
         if racy or not may_be_unspecified(self.operands, self.body):
             return found
         fillings = [{str(np.dtype(d)): two_fillings(d)[k] for _, _, d in self.body.avals} for k in (0, 1)]

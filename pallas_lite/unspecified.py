@@ -3,6 +3,8 @@
 Two runs differ only in that filling (slots are refilled at the start of every visit, so that an earlier visit's leftovers
 count as garbage too). Where their results differ by a bit, the kernel's result is the hardware's accident.
 """
+import math
+
 import numpy as np
 
 from .verify import Hazard
@@ -43,6 +45,16 @@ def written_inputs(operands, body) -> list[Hazard]:
                    f"block changes; the array never sees it.", "Write to an output, or keep the value in scratch_shapes.",
                    x.name, 0, 0, ())
             for i, x in enumerate(operands) if not x.is_output and body.written[i]]
+
+
+def constant_blocks(operands, body) -> list[Hazard]:
+    """A grid whose steps all do the same: no block changes, and the kernel does not ask which step it is."""
+    grid = body.grid
+    if math.prod(grid) < 2 or body.uses_position or any(len(set(x.blocks)) > 1 for x in operands) or not operands:
+        return []
+    return [Hazard("constant blocks", f"no block depends on the grid {grid}: each of its {math.prod(grid)} steps does all the "
+                   "work again, on the same blocks.", "Give BlockSpecs with an index map, or drop the grid.",
+                   operands[-1].name, 0, -1, ())]
 
 
 def where(name: str, mask: np.ndarray) -> str:

@@ -22,6 +22,7 @@ RULES = {
     "unvisited": "every block of an output is visited",
     "parallel axis": "steps that a parallel axis may reorder do not share an output block",
     "unwritten": "every element of an output is written",
+    "constant blocks": "the steps of a grid do different work",
     "written input": "a kernel does not write its inputs",
 }
 RACES = {"hang", "read before wait", "overwrite in flight", "hbm race", "never waited"}  # values depend on moments
