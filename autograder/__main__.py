@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
     def common(p):
         p.add_argument("--timeout", type=_seconds, default=20.0, metavar="S",
-                       help="seconds for each cell and each check (default: 20)")
+                       help="seconds of processor time for each cell and each check (default: 20); 4 times that by the clock")
         p.add_argument("--release", default=Course().release, metavar="DIR", help="the released notebooks, by unit")
         p.add_argument("--checks", action="append", metavar="MODULE", help="module or package with checks; may be repeated")
         p.add_argument("--unsafe-no-sandbox", action="store_true",

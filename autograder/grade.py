@@ -12,7 +12,7 @@ from .checking import judge, limit
 from .course import Course, Notebook
 from .exercise import EXERCISES, Trial
 from .inside.answers import TimeUp
-from .remote import GraderFault, RemoteHandle, Worker, WorkerDied
+from .remote import WALL, Clock, GraderFault, RemoteHandle, Worker, WorkerDied
 from .result import Result
 from .sandbox import Sandbox
 from .submissions import Submission
@@ -58,19 +58,22 @@ class Report:
 
 @dataclass(frozen=True)
 class Grader:
-    """How to grade. `hidden`: on hidden trials, else as the notebook's own checks do. `timeout`: seconds a cell or check."""
+    """How to grade. `hidden`: on hidden trials, else as the notebook's own checks do. `timeout`: see Clock, for a cell or check."""
 
     course: Course
     sandbox: Sandbox
     timeout: float = 20.0
     hidden: bool = True
 
-    def grade(self, submission: Submission) -> Report:
-        """The marks of a submission. Never raises: a failure of the grader is a Report of status "fault"."""
+    def grade(self, submission: Submission, more: bool = False) -> Report:
+        """The marks of a submission. Never raises: a failure of the grader is a Report of status "fault".
+
+        `more`: another one will follow in this process, so its sandbox may warm up in the meantime.
+        """
         began = time.monotonic()
         report = Report(submission.student, [Path(p).name for p in submission.paths], submission.digest)
         try:
-            self._grade(submission, report)
+            self._grade(submission, report, more)
         except GraderFault as fault:
             report.status = "fault"
             report.warnings.append(str(fault))
@@ -84,7 +87,7 @@ class Grader:
         report.seconds = round(time.monotonic() - began, 2)
         return report
 
-    def _grade(self, submission: Submission, report: Report) -> None:
+    def _grade(self, submission: Submission, report: Report, more: bool) -> None:
         if submission.problem:
             report.status = "unreadable"
             report.warnings.append(submission.problem)
@@ -108,7 +111,7 @@ class Grader:
             read[released] = path, notebook
         if not read:
             report.status = "unreadable"
-        with _Workers(self.sandbox) as workers:
+        with _Workers(self.sandbox, more) as workers:
             for released, (_, notebook) in read.items():
                 steps, warnings = transplant(released, notebook)
                 report.warnings += warnings
@@ -125,15 +128,24 @@ class Grader:
 class _Workers:
     """One sandbox for one submission; another one only if its worker is beyond repair."""
 
-    def __init__(self, sandbox: Sandbox):
-        self.sandbox = sandbox
+    spare: Worker | None = None  # warms up for the next submission
+
+    def __init__(self, sandbox: Sandbox, more: bool):
+        self.sandbox, self.more = sandbox, more
         self.worker: Worker | None = None
 
     def fresh(self) -> Worker:
         """A worker in which nothing has run."""
         if self.worker is None or not self.worker.refresh():
-            self.worker = Worker(self.sandbox)
-            self.worker.wait_until_ready()  # its start is on nobody's clock
+            self.worker, _Workers.spare = _Workers.spare, None
+            try:
+                self.worker = self.worker or Worker(self.sandbox)
+                self.worker.wait_until_ready()  # its start is on nobody's clock
+            except GraderFault:  # once may be chance: a machine that is short of memory for a moment
+                self.worker = Worker(self.sandbox)
+                self.worker.wait_until_ready()
+            if self.more:
+                _Workers.spare, self.more = Worker(self.sandbox), False
         return self.worker
 
     def __enter__(self):
@@ -154,7 +166,7 @@ class _Run:
         self.skipped: dict[int, str] = {}  # steps that killed a worker
         self.failed: dict[str, tuple[str, dict]] = {}  # exercise -> how its answer cell ended, if not well
         # Each cell may take its time once, but a notebook full of endless loops has to end some day.
-        self.budget = 10 * grader.timeout
+        self.budget = 20 * grader.timeout
 
     def marks(self) -> dict[str, Mark]:
         found, began = {}, time.monotonic()
@@ -186,8 +198,11 @@ class _Run:
         step = self.steps[place]
         if step.test is not None or place in self.skipped or over:
             return
+        if step.exercise and not step.source:
+            self.failed[step.exercise] = "missing", {}
+            return
         try:
-            kind, body = self.worker.request("run", {"source": step.source}, time.monotonic() + self.grader.timeout)
+            kind, body = self.worker.request("run", {"source": step.source}, Clock(self.grader.timeout))
         except WorkerDied as death:
             self.skipped[place] = str(death)
             kind, body = "failed", {"kind": "", "message": str(death)}
@@ -198,18 +213,18 @@ class _Run:
             self.failed[step.exercise] = kind, body if isinstance(body, dict) else {}
 
     def _judge(self, step: Step) -> Mark:
-        test, deadline = step.test, time.monotonic() + self.grader.timeout
+        test, clock = step.test, Clock(self.grader.timeout)
         student = ""
         if test.student:
             try:
-                student = RemoteHandle(self.worker, test.student, deadline).value()
+                student = RemoteHandle(self.worker, test.student, clock).value()
             except Exception:  # no id, no personal parameters: the check then uses the demo's
                 student = ""
         trial = Trial(test.number, self.grader.hidden, student if isinstance(student, str) else "")
         try:
             # The check itself ends too: what it does with an answer is bounded as the answer is.
-            with limit(3 * self.grader.timeout):
-                result = judge(EXERCISES[test.number], RemoteHandle(self.worker, test.expression, deadline), trial)
+            with limit(2 * WALL * self.grader.timeout):
+                result = judge(EXERCISES[test.number], RemoteHandle(self.worker, test.expression, clock), trial)
         except TimeUp:
             self.worker.close()
             return Mark(None, test.points, "broken", f"the check of exercise {test.number} did not end")
@@ -220,6 +235,8 @@ class _Run:
         if result.verdict == "error" and kind:  # "name 'split' is not defined" is the consequence, not the cause
             if kind == "not done":
                 return Mark(0.0, test.points, "not done", f"Exercise {test.number} is not done yet.")
+            if kind == "missing":
+                return Mark(0.0, test.points, "missing", "its cell is not in the notebook")
             text = ": ".join(str(body[k]) for k in ("kind", "message") if body.get(k))
             return Mark(0.0, test.points, "error", clean(text), {"your line": clean(str(body.get("line", "")))})
         details = {label: clean(text) for label, text in result.facts()}

@@ -12,7 +12,7 @@ import pallas_lite
 
 from .exercise import AnswerFailed, NotDone, Wrong
 from .inside import wire
-from .inside.answers import answer
+from .inside.answers import TimeUp, answer
 
 
 class Handle:
@@ -77,8 +77,8 @@ class LocalHandle(Handle):
 
     def _ask(self, op, args):
         args = _through_the_wire(args)  # copies, so that a learner who writes to an input harms nothing
-        # A KeyboardInterrupt passes: it may be the learner's own Ctrl-C.
-        kind, body = answer(lambda: self._target, op, args, catch=(Exception, SystemExit, GeneratorExit))
+        # The learner's Ctrl-C ends the whole check.
+        kind, body = answer(lambda: self._target, op, args, passing=(TimeUp, KeyboardInterrupt))
         try:
             return kind, _through_the_wire(body)
         except wire.NotPlain as error:

@@ -17,6 +17,7 @@ from .inside import wire
 from .sandbox import Sandbox
 
 OVERRUN = "your code ran past the time limit: look for a loop that does not end"
+WALL = 4.0
 GRACE = 1.0  # seconds that a worker has to end what ran past its limit, before it is killed itself
 START_LIMIT = 120.0  # seconds; a worker takes two, on a machine that is not overloaded
 
@@ -27,6 +28,17 @@ class GraderFault(Exception):
 
 class WorkerDied(Exception):
     """The learner's code overran its time, ended, or sent junk; the text tells the student. Its names are gone."""
+
+
+class Clock:
+    """A time limit: `seconds` of processor time, and four times as long on the wall, from now.
+
+    A machine that is busy with other things makes code slow on the wall, and that may cost nobody a mark.
+    """
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self.deadline = time.monotonic() + WALL * seconds
 
 
 class Worker:
@@ -60,11 +72,12 @@ class Worker:
             told = self._log.read(20_000).decode(errors="replace").strip().split("\n")[-1]
             raise GraderFault(f"a worker did not start: {told or error}") from None
 
-    def request(self, kind: str, body: dict, deadline: float) -> tuple[str, Any]:
+    def request(self, kind: str, body: dict, clock: "Clock") -> tuple[str, Any]:
         """Sends one message and returns the reply. Raises WorkerDied, after which nothing of what ran is left."""
         self.wait_until_ready()
-        seconds = max(deadline - time.monotonic(), 0.01)
-        message = wire.encode(kind, {**body, "seconds": seconds})
+        deadline = clock.deadline
+        limits = {"cpu": clock.seconds, "wall": max(deadline - time.monotonic(), 0.01)}
+        message = wire.encode(kind, {**body, **limits})
         self.fresh = False
         try:
             self._write(message, deadline + GRACE)
@@ -84,7 +97,7 @@ class Worker:
         """Drops everything that ran in it. False if that did not go well, and the worker is of no more use."""
         if not self.fresh and not self.dead:
             try:
-                self.request("end", {}, time.monotonic() + 10)
+                self.request("end", {}, Clock(10))
             except WorkerDied:
                 pass
         return self.fresh and not self.dead
@@ -144,7 +157,7 @@ def _epitaph(status: Any) -> str:
     """How a fork ended, from its exit code; negative: the signal."""
     if not isinstance(status, int):
         return "your code ended Python"
-    if status == -signal.SIGALRM:
+    if status in (-signal.SIGALRM, -signal.SIGPROF):
         return OVERRUN
     if status == -signal.SIGXCPU:
         return "your code used more processor time than is allowed"
@@ -156,15 +169,16 @@ def _epitaph(status: Any) -> str:
 class RemoteHandle(Handle):
     """An object in the sandbox, named by an expression of ours (such as `split`)."""
 
-    def __init__(self, worker: Worker, expression: str, deadline: float):
-        self._worker, self._expression, self._deadline = worker, expression, deadline
+    def __init__(self, worker: Worker, expression: str, clock: Clock):
+        self._worker, self._expression, self._clock = worker, expression, clock
         self._over = ""
 
     def _ask(self, op, args):
         if self._over:  # a check that caught the first failure may not go on as if nothing had happened
             raise AnswerFailed("", self._over)
         try:
-            return self._worker.request("ask", {"expression": self._expression, "op": op, "args": args}, self._deadline)
+            body = {"expression": self._expression, "op": op, "args": args}
+            return self._worker.request("ask", body, self._clock)
         except WorkerDied as death:
             self._over = str(death)
             raise AnswerFailed("", self._over) from None

@@ -24,7 +24,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """One cell to run (`source`), or one exercise to judge (`test`). `exercise`: whose answer cell this is."""
+    """One cell to run (`source`), or one exercise to judge (`test`). `exercise`: whose answer cell this is; no source: deleted."""
 
     source: str = ""
     exercise: str = ""
@@ -45,13 +45,14 @@ def read_notebook(path: Path) -> Any:
     if not raw.strip():
         raise Unreadable("the file is empty")
     try:
-        data = json.loads(raw.decode("utf-8-sig"))
+        text = raw.decode("utf-8-sig").strip()
+        data = json.loads(text)
     except UnicodeDecodeError:
         raise Unreadable("this is not a notebook: it is not text") from None
     except (ValueError, RecursionError) as error:
-        cut = getattr(error, "pos", 0) >= len(raw.decode("utf-8-sig").rstrip()) - 1
-        raise Unreadable("the file is cut off; it was not saved or uploaded to its end" if cut
-                         else f"this is not a notebook: {error}") from None
+        if text.startswith("{") and not text.endswith("}"):
+            raise Unreadable("the file is cut off: it was not saved or uploaded to its end") from None
+        raise Unreadable(f"this is not a notebook: {error}") from None
     if not isinstance(data, dict) or not isinstance(data.get("nbformat"), int):
         raise Unreadable("this is not a notebook: it has no nbformat")
     try:
@@ -106,6 +107,7 @@ def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]
                 warnings.append(f"exercise {number}: its cell is there {len(versions)} times; the last one was graded")
             if not versions:
                 warnings.append(f"exercise {number}: its cell was deleted")
+                steps.append(Step(exercise=number))
             elif theirs[k][-1].cell_type != "code":
                 warnings.append(f"exercise {number}: its cell is no code cell any more; it was run as one")
             steps += [Step(source, number) for source in written[-1:]]

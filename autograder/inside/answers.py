@@ -16,8 +16,8 @@ class TimeUp(BaseException):
     """The time limit of a check in a notebook. Not an Exception, so that a learner's `except Exception` lets it by."""
 
 
-def answer(get, op: str, args: tuple, catch: type = BaseException) -> tuple[str, Any]:
-    """The reply to `op` on the object that `get()` returns. Never raises, except what `catch` does not cover."""
+def answer(get, op: str, args: tuple, passing: tuple[type, ...] = ()) -> tuple[str, Any]:
+    """The reply to `op` on the object that `get()` returns. Never raises, except the kinds in `passing`."""
     try:
         target = get()
         if _has_hole(target):
@@ -26,14 +26,14 @@ def answer(get, op: str, args: tuple, catch: type = BaseException) -> tuple[str,
             message = f"your answer is a value of type {type(target).__name__}; a function is expected"
             return "failed", {"kind": "TypeError", "message": message, "line": "", "lineno": 0}
         return "ok", OPS[op](target, *args)
-    except TimeUp:
+    except passing:
         raise
     except NotImplementedError as error:
         # pallas_lite's NotSupportedError is one too, and it is no hole.
         return ("not done", None) if type(error) is NotImplementedError else ("failed", describe(error))
     except wire.NotPlain as error:
         return "not plain", str(error)
-    except catch as error:
+    except BaseException as error:
         return "failed", describe(error)
 
 

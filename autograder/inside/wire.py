@@ -73,9 +73,9 @@ def unpack(data: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
         return [unpack(v, arrays, depth + 1) for v in data]
     try:
         (kind, body), = data.items()
-        if kind == "t":
+        if kind == "t" and isinstance(body, list):
             return tuple(unpack(v, arrays, depth + 1) for v in body)
-        if kind == "d":
+        if kind == "d" and isinstance(body, list):
             return {unpack(k, arrays, depth + 1): unpack(v, arrays, depth + 1) for k, v in body}
         if kind == "a" and type(body) is int and 0 <= body < len(arrays):
             return arrays[body]

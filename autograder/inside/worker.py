@@ -11,6 +11,8 @@ import resource
 import signal
 import sys
 
+TIMERS = (signal.SIGPROF, signal.ITIMER_PROF, "cpu"), (signal.SIGALRM, signal.ITIMER_REAL, "wall")
+
 
 def lock_down(limits: dict) -> None:
     """Gives up root, then sets the limits. Comes before everything else."""
@@ -121,8 +123,9 @@ def serve(line: Line, shell) -> None:
         kind, body = wire.decode(line.read)
         if kind == "end":
             os._exit(0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process, whatever it is doing
-        signal.setitimer(signal.ITIMER_REAL, body["seconds"])
+        for name, timer, limit in TIMERS:
+            signal.signal(name, signal.SIG_DFL)  # ends the process, whatever it is doing
+            signal.setitimer(timer, body[limit])
         try:
             if kind == "run":
                 reply = run(body["source"])
@@ -130,7 +133,8 @@ def serve(line: Line, shell) -> None:
                 reply = answer(lambda: eval(body["expression"], shell.user_ns), body["op"], body["args"])  # noqa: B023
         except BaseException as error:  # a KeyboardInterrupt that a learner's thread sent here, say
             reply = "failed", describe(error)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        for _, timer, _ in TIMERS:
+            signal.setitimer(timer, 0)
         line.write(*reply)
 
 

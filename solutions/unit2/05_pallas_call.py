@@ -309,17 +309,17 @@ print(f"{schedule.copies('x')} copies of x, {schedule.copies('row')} copies of r
 # every step. Give the kernel all of the row at once, and its index never changes:
 
 # %%
-eight_rows = pl.BlockSpec((8, 4096), lambda i: (i, 0))
+band = pl.BlockSpec((64, 4096), lambda i: (i, 0))
 all_of_row = pl.BlockSpec((1, 4096), lambda i: (0, 0))
-by_rows = pl.pallas_call(minus_row_kernel, x, grid=(512,), in_specs=[eight_rows, all_of_row], out_specs=eight_rows)
+in_bands = pl.pallas_call(minus_row_kernel, out_shape=x, grid=(64,), in_specs=[band, all_of_row], out_specs=band)
 
-schedule = by_rows.trace(x, row).schedule
+schedule = in_bands.trace(x, row).schedule
 print(f"{schedule.copies('x')} copies of x, {schedule.copies('row')} of row")
 print(schedule.table(fold=8))
-print("right:", bool((by_rows(x, row) == x - row).all()))
+print("right:", bool((in_bands(x, row) == x - row).all()))
 
 # %% [markdown]
-# One copy in 512 steps: every later step finds `row` in its slot. Same body, new specs. But not every row fits into
+# One copy in 64 steps: every later step finds `row` in its slot. Same body, new specs. But not every row fits into
 # SRAM whole, and there is a way without that.
 #
 # ### Exercise 5.3 · Same body, new index map
@@ -505,17 +505,17 @@ check("5.5", twice_and_transposed)
 #
 # `pallas_lite` has the names of Pallas, and the same meanings. What you wrote here runs as it is under
 # `from jax.experimental import pallas as pl`. On a laptop, real Pallas can interpret a kernel, step by step and rather
-# slowly, in two ways; so take a small array, of 32 blocks. **Predict:** will the values be the same to the last bit?
+# slowly, in two ways; so take a small array, of 16 blocks. **Predict:** will the values be the same to the last bit?
 
 # %%
-a = jax.random.normal(jax.random.key(3), (256, 512))
+a = jax.random.normal(jax.random.key(3), (128, 512))
 b = jax.random.normal(jax.random.key(4), (1, 512))
 
 
 def minus_row_with(pl, interpret):
     tile = pl.BlockSpec((32, 128), lambda j, i: (i, j))
     part_of_row = pl.BlockSpec((1, 128), lambda j, i: (0, j))
-    call = pl.pallas_call(minus_row_kernel, out_shape=a, grid=(4, 8), in_specs=[tile, part_of_row], out_specs=tile,
+    call = pl.pallas_call(minus_row_kernel, out_shape=a, grid=(4, 4), in_specs=[tile, part_of_row], out_specs=tile,
                           interpret=interpret)
     start = time.perf_counter()
     result = np.asarray(call(a, b))

@@ -104,14 +104,14 @@ class Notebook:
     def one(self, css: str) -> WebElement:
         return self.wait(lambda: self.all(css), css)[0]
 
-    @property
-    def cells(self) -> list[WebElement]:
-        return self.all(".jp-NotebookPanel .jp-Cell")
-
     def cell(self, text: str) -> WebElement:
         """The code cell whose source, as it is shown, has this text."""
-        cells = self.all(".jp-NotebookPanel .jp-CodeCell")
-        return next(c for c in cells if text in c.find_element(By.CSS_SELECTOR, ".jp-InputArea").text)
+        def found():
+            shown = self.all(".jp-NotebookPanel .jp-CodeCell .jp-InputArea")
+            return next((x for x in shown if text in x.get_attribute("textContent")), None)
+
+        inputs = self.wait(found, f"a cell with {text!r}")
+        return inputs.find_element(By.XPATH, "./ancestor::*[contains(@class, 'jp-CodeCell')]")
 
     def see(self, element: WebElement) -> WebElement:
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
@@ -123,14 +123,27 @@ class Notebook:
 
     # -- doing
 
-    def open(self, address: str) -> None:
+    def open(self, address: str, cells: int) -> None:
+        """Open a notebook with this many code cells, and wait until the kernel has started.
+
+        JupyterLab adds the cells that are out of sight when it has nothing else to do, or when they run.
+        """
+        self.address, self.cells = address, cells
         self.driver.get(address)
-        self.wait(lambda: self.cells, "the notebook's cells")
-        self.idle("a kernel")
+        self.wait(lambda: self.all(".jp-NotebookPanel .jp-Cell"), "the first cells")
+        self.idle()
         self.wait(lambda: not self.all("#jupyterlab-splash"), "the end of the splash screen")
 
-    def idle(self, what: str = "the kernel to be idle") -> None:
-        self.wait(lambda: self.all('.jp-Notebook-ExecutionIndicator[data-status="idle"]'), what)
+    def idle(self) -> None:
+        self.wait(lambda: "| Idle" in self.one("#jp-main-statusbar").text, "an idle kernel")
+
+    def open_tomorrow(self) -> None:
+        """Save, end the kernel, and open the notebook again."""
+        self.keys("s", hold=(Keys.CONTROL,))
+        self.wait(lambda: not self.all(".lm-TabBar-tab.jp-mod-current.jp-mod-dirty"), "the notebook to be saved")
+        self.menu("Kernel", "kernelmenu:shutdown")
+        self.wait(lambda: "No Kernel" in self.one("#jp-main-statusbar").text, "the end of the kernel")
+        self.open(self.address, self.cells)
 
     def menu(self, title: str, command: str) -> None:
         next(x for x in self.all(".lm-MenuBar-itemLabel") if x.text == title).click()
@@ -151,7 +164,7 @@ class Notebook:
 
     def run_all(self) -> None:
         self.menu("Run", "runmenu:run-all")
-        self.wait(lambda: all(p.strip("[]: ").isdigit() for p in self.prompts()), "each code cell to have run")
+        self.wait(lambda: sum(p.strip("[]: ").isdigit() for p in self.prompts()) == self.cells, "each code cell to run")
         self.idle()
 
     def errors(self) -> list[str]:

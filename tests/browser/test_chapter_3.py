@@ -1,4 +1,5 @@
 """Chapter 3 as a learner meets it: run all, move a slider by keyboard, solve an exercise, see it turn green."""
+import json
 import os
 import re
 import shutil
@@ -32,7 +33,8 @@ def chapter(request, chromium, tmp_path):
     home = tmp_path / "home"
     with server(work, home, request.param) as address, browser(chromium, tmp_path / "profile") as driver:
         notebook = Notebook(driver, shots)
-        notebook.open(address(CHAPTER))
+        cells = json.loads((work / CHAPTER).read_text("utf-8"))["cells"]
+        notebook.open(address(CHAPTER), sum(cell["cell_type"] == "code" for cell in cells))
         notebook.shot("1-opened")
         yield notebook
         notebook.shot("last")
@@ -82,6 +84,16 @@ def test_a_learner_runs_it_moves_a_slider_and_solves_an_exercise(chapter):
     chapter.see(chapter.one(card))
     chapter.shot("6-right")
     assert chapter.errors() == []
+
+    # Tomorrow the widget is gone, and its still picture is there.
+    chapter.open_tomorrow()
+    cell = chapter.cell("schedule_explorer(")
+    still = chapter.wait(lambda: cell.find_elements(By.CSS_SELECTOR, "[class^=pallas-lite-still] img"), "still picture")
+    chapter.see(still[0])
+    chapter.shot("7-tomorrow")
+    assert still[0].is_displayed() and still[0].get_property("naturalWidth") > 900
+    assert "run this cell in JupyterLab" in cell.text and "model not found" not in cell.text
+    assert "✓ Exercise 3.1" in chapter.one(card).text
 
 
 def picture(cell):

@@ -1,6 +1,7 @@
 """The schedule explorer without a browser: what a slider changes, what is left where no widget can be shown."""
 import builtins
 import gc
+import subprocess
 import sys
 
 import nbformat
@@ -104,6 +105,11 @@ def test_the_bundle_has_widget_html_png_and_text(explorer):
     assert bundle["image/png"].startswith("iVBOR")
     assert bundle["text/plain"].startswith("N = 8 steps, depth 2, α = 0 µs, β = 1 GB/s, F = 1 Gop/s")
     assert "VBox(" not in str(bundle)
+
+
+def test_importing_the_package_does_not_load_the_widgets():
+    code = "import sys, pallas_lite; sys.exit('ipywidgets' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_in_a_terminal_it_is_text(capsys):

@@ -1,0 +1,169 @@
+"""check: never raises, tells what happened, and prints the mark as nbgrader reads it."""
+import sys
+import time
+import warnings
+
+import pytest
+
+import pallas_lite as pl
+from autograder import Trial, check
+from autograder.exercise import EXERCISES, exercise, load
+from autograder.result import Result
+
+from . import little_course as little
+
+
+@pytest.fixture(autouse=True)
+def only_the_little_course():
+    before = dict(EXERCISES)
+    yield
+    EXERCISES.clear()
+    EXERCISES.update(before)
+
+
+def right(number):
+    names = {}
+    exec(little.SETUP + "\n" + little.RIGHT[number], names)
+    return names[little.NAMES[number]]
+
+
+def raises(error):
+    def loop(*_):
+        raise error
+    return loop
+
+
+def for_ever(*_):
+    while True:
+        pass
+
+
+def for_ever_stubbornly(*_):
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            while True:
+                time.sleep(0.01)
+        except Exception:
+            pass
+
+
+@pytest.mark.parametrize("number", little.RIGHT)
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_right_answer_gets_all_points(number, hidden):
+    result = check(number, right(number), hidden=hidden)
+    assert (result.verdict, result.points) == ("right", little.POINTS[number]), result
+
+
+@pytest.mark.parametrize("answer, verdict, words", [
+    (..., "not done", "not done yet"),
+    (raises(NotImplementedError("hole")), "not done", "not done yet"),
+    (raises(ZeroDivisionError("by nothing")), "error", "ZeroDivisionError: by nothing"),
+    (raises(SystemExit(3)), "error", "SystemExit: 3"),
+    (raises(KeyboardInterrupt()), "error", "interrupted"),
+    (raises(GeneratorExit()), "error", "GeneratorExit"),
+    (raises(BaseException("base")), "error", "base"),
+    (raises(MemoryError()), "error", "MemoryError"),
+    (lambda: None, "error", "positional argument"),
+    (3, "error", "a function is expected"),
+    (None, "error", "a function is expected"),
+    (lambda N, A, X, Y, B: pl.copy_in_start(A[N], X[0]), "error", "does not exist"),
+    (lambda N, A, X, Y, B: None, "wrong", "every step"),
+], ids=str)
+def test_whatever_the_answer_does_check_returns_a_verdict(answer, verdict, words):
+    result = check("90.1", answer)
+    assert (result.verdict, result.points) == (verdict, 0.0)
+    assert words in str(result)
+
+
+@pytest.mark.parametrize("number", ["7.77", "", None, 3, "no number", "90", "90.1.1", "../x.1"])
+def test_an_unknown_exercise_is_said_so(number):
+    assert "There is no exercise" in check(number, 1).message
+
+
+@pytest.mark.parametrize("endless", [for_ever, for_ever_stubbornly])
+def test_an_endless_loop_in_a_notebook_ends(endless):
+    began = time.monotonic()
+    result = check("90.1", endless, time_limit=0.5)
+    assert time.monotonic() - began < 5
+    assert result.verdict == "error" and "took longer than 0.5 s" in result.message and result.line
+
+
+def test_the_learners_own_line_is_named():
+    result = check("90.3", eval("lambda x: undefined_name", {}))
+    assert "undefined_name" in result.message
+    assert "raise error" in check("90.1", raises(ValueError("x"))).line
+
+
+def test_a_failing_schedule_shows_case_step_slot_table_and_picture():
+    def no_wait(N, A, X, Y, B):
+        for i in range(N):
+            pl.copy_in_start(A[i], X[0])
+            pl.compute(X[0], Y[0])
+            pl.copy_in_wait(X[0])
+            pl.copy_out_start(Y[0], B[i])
+            pl.copy_out_wait(Y[0])
+    result = check("90.1", no_wait)
+    for words in ("smallest failing case: N = 1", "first wrong step: step 0, slot X[0]", "✗ read before wait", "→ Wait for it."):
+        assert words in str(result)
+    html = result.html()
+    assert "data:image/svg+xml" in html and "not right yet" in html and "✗" in html
+
+
+@pytest.mark.parametrize("answer, mark", [(2.5, "1.0"), (2.6, "0.0"), (..., "0.0"), ("x", "0.0"), (float("nan"), "0.0")])
+def test_plain_text_is_exactly_the_mark(answer, mark):
+    assert check("90.2", answer)._repr_mimebundle_()["text/plain"] == mark
+
+
+def test_text_of_a_learner_is_escaped_in_the_card():
+    result = check("90.1", raises(ValueError("<script>alert(1)</script>")))
+    assert "<script>" not in result.html()
+
+
+def test_nothing_reaches_stderr(capfd):
+    def noisy(x):
+        warnings.warn("careful", stacklevel=1)
+        print("to stderr", file=sys.stderr)
+        return 2 * x
+    result = check("90.3", noisy)
+    assert result.verdict == "right" and "to stderr" in result.printed
+    assert capfd.readouterr().err == ""
+
+
+def test_a_fault_of_the_check_is_not_the_learners():
+    @exercise("91.1", "Broken", points=1)
+    def broken(answer, trial):
+        raise RuntimeError("oops")
+    result = check("91.1", 3)
+    assert result.verdict == "broken" and "not your fault" in result.message
+
+
+def test_exercises_stand_in_course_order():
+    for number in ("91.10", "91.2", "9.3"):
+        exercise(number, "x", points=1)(lambda answer, trial: None)
+    assert [n for n in EXERCISES if n in ("91.10", "91.2", "9.3")] == ["9.3", "91.2", "91.10"]
+
+
+def test_an_exercise_number_is_not_given_twice():
+    with pytest.raises(ValueError, match="exercise 90.1 is in"):
+        exercise("90.1", "x", points=1)(lambda answer, trial: None)
+
+
+def test_visible_trials_repeat_and_hidden_ones_do_not():
+    assert Trial("90.1").rng.random() == Trial("90.1").rng.random() != Trial("90.2").rng.random()
+    assert Trial("90.1", hidden=True).rng.random() != Trial("90.1", hidden=True).rng.random()
+
+
+def test_personal_numbers_belong_to_student_and_exercise():
+    def drawn(student, number="90.1", hidden=False):
+        return Trial(number, hidden, student).personal.random()
+    assert drawn(" S12 ") == drawn("s12", hidden=True) != drawn("s13")
+    assert drawn("s12") != drawn("s12", "90.2")
+
+
+def test_result_without_points_shows_none():
+    assert Result("1.1", "", 0.0, 0.0, "broken", "x").heading == "! Exercise 1.1: could not be checked"
+
+
+def test_load_imports_a_module():
+    assert "90.1" in load("tests.autograder.little_course")

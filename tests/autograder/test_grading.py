@@ -1,0 +1,229 @@
+"""Grading for real: the command line, real sandboxes, and submissions of every kind, one batch of them for all tests.
+
+Marks are in the order of the little course's exercises: 90.1 a loop (2), 90.2 a number (1), 90.3 a function (3),
+90.4 a kernel (4).
+"""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from . import little_course as little
+
+pytestmark = pytest.mark.classroom
+ROOT = Path(__file__).parents[2]
+NUMBERS = list(little.STUBS)
+FULL = [2, 1, 3, 4]
+
+FORGER = """class Always:
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __call__(self, *args): return self
+    def __float__(self): return 2.5
+    def __getattr__(self, name): return self
+    def __array__(self, *args, **more):
+        import numpy
+        return numpy.zeros(3)
+"""
+PATCHER = """import builtins, sys, numpy, pallas_lite, autograder
+builtins.abs = builtins.all = lambda *_: True
+numpy.abs = numpy.argwhere = lambda *_: []
+pallas_lite.verify = autograder.check = lambda *_, **__: []
+for module in list(sys.modules.values()):
+    for name in ("close", "same_array", "judge", "verify"):
+        if hasattr(module, name):
+            setattr(module, name, lambda *_, **__: None)
+"""
+SPY = """import os, socket
+seen = []
+for top in ("/", "/course", "/work"):
+    for folder, _, files in os.walk(top):
+        if folder.split("/")[1:2] in (["proc"], ["usr"], ["sys"], ["lib"]):
+            continue
+        seen += [f"{folder}/{f}" for f in files if "little_course" in f or "chapter3" in f or f.endswith((".ipynb", ".db"))]
+try:
+    socket.create_connection(("1.1.1.1", 53), timeout=1)
+    seen.append("network")
+except OSError:
+    pass
+seen += [p for p in os.listdir("/proc") if p.isdigit() and int(p) > 50]
+assert not seen, seen
+assert os.getuid() != 0
+"""
+
+
+def submissions():
+    """Name -> (notebook or text, marks)."""
+    right = little.RIGHT
+    made = {
+        "all_right": (little.notebook(right), FULL),
+        "half_right": (little.notebook({"90.1": right["90.1"], "90.3": right["90.3"]}), [2, 0, 3, 0]),
+        "crashes_and_loops": (little.notebook(right | {"90.1": "import os\nos._exit(1)", "90.2": "while True: pass"}),
+                              [0, 0, 3, 4]),
+        "untouched": (little.notebook(), [0, 0, 0, 0]),
+        "ends_when_called": (little.notebook(right | {
+            "90.1": "def loop(*_):\n    import os\n    os.kill(os.getpid(), 11)",
+            "90.3": "def double(x):\n    while True: pass"}), [0, 1, 0, 4]),
+        "swallows_everything": (little.notebook(right | {
+            "90.2": "import signal\nsignal.signal(signal.SIGPROF, signal.SIG_IGN)\nsignal.signal(signal.SIGALRM, "
+                    "signal.SIG_IGN)\nwhile True:\n    try:\n        while True: pass\n    except BaseException: pass"}),
+            [2, 0, 3, 4]),
+        "always_equal": (little.notebook(dict.fromkeys(NUMBERS, "") | {
+            "90.1": FORGER + "loop = Always()", "90.2": "time = Always()", "90.3": "double = Always()",
+            "90.4": "add_one = Always()"}), [0, 0, 0, 0]),
+        "nan": (little.notebook({
+            "90.2": "time = float('nan')", "90.3": "def double(x):\n    return x * np.nan",
+            "90.4": "def add_one(x):\n    return x * float('nan')"}), [0, 0, 0, 0]),
+        "patches_the_grader": (little.notebook({"90.1": PATCHER + "def loop(*_): pass", "90.2": "time = 9",
+                                                "90.3": "def double(x): return x"}), [0, 0, 0, 0]),
+        "made_up_kernel": (little.notebook(right | {"90.4": "def add_one(x):\n    return x + 1"}), [2, 1, 3, 0]),
+        "junk_on_the_pipe": (little.notebook(right | {
+            "90.2": "import os\nfor fd in range(3, 30):\n    try: os.write(fd, b'\\0\\0\\0\\2{}' * 9)\n    except OSError: pass\n"
+                    "time = 2.5"}), [2, 0, 3, 4]),
+        "bomb": (little.notebook(right | {
+            "90.2": "import os\ntry:\n    while True:\n        if os.fork() == 0:\n            while True: pass\nexcept OSError:\n"
+                    "    os._exit(7)"}), [2, 0, 3, 4]),
+        "memory": (little.notebook(right | {"90.2": "x = [0] * (16 * 10**9 // 8)"}), [2, 0, 3, 4]),
+        "huge_output": (little.notebook(right | {"90.2": "print('a' * 150_000_000)\ntime = 2.5"}), FULL),
+        "disk": (little.notebook(right | {
+            "90.2": "with open('x', 'wb') as f:\n    for _ in range(2000): f.write(bytes(10**6))"}), [2, 0, 3, 4]),
+        "spy": (little.notebook(right | {"90.1": SPY + right["90.1"]}), FULL),
+        "magics": (little.notebook(right | {"90.2": "%%time\ntime = 2.5", "90.3": "%matplotlib inline\n!true\n" +
+                                            right["90.3"]}), FULL),
+        "shadows_numpy": (little.notebook(right | {
+            "90.1": "open('numpy.py', 'w').write('1/0')\n" + right["90.1"]}), FULL),
+        "asks": (little.notebook(right | {"90.2": "time = float(input())"}), [2, 0, 3, 4]),
+        "chinese_中文": (little.notebook(right | {"90.2": "时间 = 2.5\ntime = 时间"}), FULL),
+        "defined_but_raises": (little.notebook(right | {"90.3": right["90.3"] + "\n1/0"}), FULL),
+    }
+    other = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", id="elsewhere")])
+    made |= {"cut_off": (nbformat.writes(made["all_right"][0])[:1500], None), "empty": ("", None), "another_course": (other, None)}
+    return made
+
+
+def run(*arguments, **environment):
+    """The command line, as an instructor runs it."""
+    return subprocess.run(
+        [sys.executable, "-m", "autograder", *map(str, arguments)], capture_output=True, text=True, timeout=900,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "JAX_PLATFORMS": "cpu", **environment})
+
+
+@pytest.fixture(scope="session")
+def options(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("course")
+    (folder / little.UNIT).mkdir()
+    nbformat.write(little.notebook(), folder / little.UNIT / f"{little.NAME}.ipynb")
+    return "--release", folder, "--checks", "tests.autograder.little_course", "--timeout", "3"
+
+
+@pytest.fixture(scope="session")
+def graded(tmp_path_factory, options):
+    folder, out = tmp_path_factory.mktemp("submitted"), tmp_path_factory.mktemp("results")
+    for name, (content, _) in submissions().items():
+        path = folder / name / little.UNIT / f"{little.NAME}.ipynb"
+        path.parent.mkdir(parents=True)
+        path.write_text(content if isinstance(content, str) else nbformat.writes(content), encoding="utf-8")
+    (folder / "nothing_handed_in").mkdir()
+    done = run("grade", folder, "--jobs", 2, "--out", out, *options)
+    assert (out / "results.json").exists(), done.stdout + done.stderr
+    reports = json.loads((out / "results.json").read_text(encoding="utf-8"))["submissions"]
+    return done, {r["student"]: r for r in reports}, out
+
+
+@pytest.mark.parametrize("name", [n for n, (_, marks) in submissions().items() if marks])
+def test_marks(graded, name):
+    report = graded[1][name]
+    marks = [report["marks"][n]["points"] for n in NUMBERS]
+    assert (report["status"], marks) == ("graded", submissions()[name][1]), report
+    assert report["points"] == sum(marks) and report["max_points"] == 10
+
+
+@pytest.mark.parametrize("name, words", {
+    "cut_off": "cut off", "empty": "empty", "another_course": "not a notebook of this course",
+    "nothing_handed_in": "no notebook in this folder"}.items())
+def test_what_cannot_be_read_has_a_row_and_no_mark(graded, name, words):
+    report = graded[1][name]
+    assert report["status"] == "unreadable" and report["points"] is None and words in report["warnings"][0]
+
+
+@pytest.mark.parametrize("name, number, words", [
+    ("crashes_and_loops", "90.1", "ended Python (exit status 1)"), ("crashes_and_loops", "90.2", "past the time limit"),
+    ("ends_when_called", "90.1", "SIGSEGV"), ("ends_when_called", "90.3", "past the time limit"),
+    ("swallows_everything", "90.2", "past the time limit"), ("untouched", "90.1", "not done yet"),
+    ("always_equal", "90.2", "a value of type Always"), ("nan", "90.2", "finite"),
+    ("memory", "90.2", "MemoryError"), ("disk", "90.2", "No space left"), ("asks", "90.2", "EOFError"),
+    ("junk_on_the_pipe", "90.2", "no answer"), ("bomb", "90.2", "exit status 7"),
+])
+def test_the_message_says_what_happened(graded, name, number, words):
+    assert words in graded[1][name]["marks"][number]["message"]
+
+
+def test_the_batch_says_that_something_was_unreadable_and_shows_a_row_for_each(graded):
+    done, reports, out = graded
+    assert done.returncode == 2, done.stderr
+    assert len(reports) == len(submissions()) + 1
+    rows = (out / "results.csv").read_text(encoding="utf-8-sig").splitlines()
+    assert len(rows) == len(reports) + 1
+    assert [r.split(",")[0] for r in rows[1:]] == sorted(reports)
+    for name in reports:
+        assert name in done.stdout
+
+
+def test_a_failing_schedule_is_told_with_its_table(graded, tmp_path, options):
+    bad = little.RIGHT["90.1"].replace("        copy_in_wait(X[0])\n", "")
+    nbformat.write(little.notebook({"90.1": bad}), tmp_path / "ann.ipynb")
+    done = run("validate", tmp_path / "ann.ipynb", *options)
+    assert done.returncode == 1
+    for words in ("✗ 90.1", "first wrong step: step 0, slot X[0]", "✗ read before wait", "nudge: Wait for it.", "… 90.2"):
+        assert words in done.stdout
+
+
+@pytest.mark.parametrize("answers, code", [(little.RIGHT, 0), ({}, 1)])
+def test_validates_exit_code(tmp_path, options, answers, code):
+    nbformat.write(little.notebook(answers), tmp_path / "ann.ipynb")
+    assert run("validate", tmp_path / "ann.ipynb", *options).returncode == code
+
+
+def test_unreadable_and_faults_have_exit_codes_of_their_own(tmp_path, options):
+    (tmp_path / "cut.ipynb").write_text('{"cells": [')
+    assert run("validate", tmp_path / "cut.ipynb", *options).returncode == 2
+    done = run("grade", tmp_path, "--release", tmp_path / "no_release")
+    assert done.returncode == 3 and "autograder build" in done.stderr
+
+
+def test_without_a_sandbox_it_refuses_and_names_the_ways_out(tmp_path, options):
+    nbformat.write(little.notebook(little.RIGHT), tmp_path / "ann.ipynb")
+    done = run("validate", tmp_path / "ann.ipynb", *options, PATH="/nowhere")
+    assert done.returncode == 3
+    assert "bwrap" in done.stderr and "--unsafe-no-sandbox" in done.stderr
+    done = run("validate", tmp_path / "ann.ipynb", *options, "--unsafe-no-sandbox", PATH="/nowhere")
+    assert done.returncode == 0 and "WITHOUT A SANDBOX" in done.stderr
+
+
+def test_nothing_survives_a_batch(graded):
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                line = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            assert b"autograder.worker" not in line or str(ROOT).encode() not in line
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has both ways to lock code in")
+def test_both_kinds_of_sandbox_start(tmp_path):
+    from autograder.remote import Clock, Worker
+    from autograder.sandbox import Sandbox, make_stage
+    stage = make_stage(tmp_path / "stage")
+    for parent in (tmp_path, *list(tmp_path.parents)[:2]):
+        parent.chmod(0o755)
+    for mode in ("drop", "user"):
+        worker = Worker(Sandbox(stage, mode))
+        try:
+            assert worker.request("run", {"source": SPY}, Clock(20)) == ("ok", None)
+        finally:
+            worker.close()

@@ -1,0 +1,222 @@
+"""Handles and wire: what comes back from an answer is plain data or a message, never a crash."""
+import io
+import json
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pallas_lite as pl
+from autograder.exercise import AnswerFailed, NotDone, Wrong
+from autograder.handle import Handle, LocalHandle, close, same_array
+from autograder.inside import wire
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-2**62, 2**62) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda x: st.lists(x, max_size=4) | st.lists(x, max_size=4).map(tuple) | st.dictionaries(st.text(max_size=5), x, max_size=4),
+    max_leaves=20)
+
+
+def reader(data):
+    source = io.BytesIO(data)
+
+    def read(n):
+        part = source.read(n)
+        if len(part) < n:
+            raise EOFError
+        return part
+    return read
+
+
+@given(PLAIN)
+def test_plain_data_survives_the_wire(value):
+    assert wire.decode(reader(wire.encode("ok", value))) == ("ok", value)
+
+
+@pytest.mark.parametrize("dtype", sorted(wire.DTYPES))
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
+def test_arrays_survive_the_wire(dtype, shape):
+    array = np.ones(shape, wire._dtype(dtype))
+    _, back = wire.decode(reader(wire.encode("ok", [array])))
+    assert back[0].dtype == array.dtype and back[0].shape == shape and (back[0] == array).all()
+
+
+@pytest.mark.parametrize("value", [object(), {1}, 2**64, 1j, np.array(["a"]), np.array([object()]), np.zeros(2, "M8[s]"), print])
+def test_what_is_not_plain_is_refused(value):
+    with pytest.raises(wire.NotPlain):
+        wire.encode("ok", value)
+
+
+def test_an_endless_structure_is_refused():
+    ring = []
+    ring.append(ring)
+    with pytest.raises(wire.NotPlain, match="too deeply"):
+        wire.encode("ok", ring)
+
+
+def framed(header, rest=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack(">I", len(text)) + text + rest
+
+
+@pytest.mark.parametrize("data", [
+    b"\xff\xff\xff\xff", framed(b"{"), framed(b"[" * 100_000), framed([]), framed({"kind": 1, "body": None, "arrays": []}),
+    framed({"kind": "ok"}), framed({"kind": "ok", "body": {"a": 0}, "arrays": []}),
+    framed({"kind": "ok", "body": {"x": 1}, "arrays": []}), framed({"kind": "ok", "body": {"d": [[[], 1]]}, "arrays": []}),
+    framed({"kind": "ok", "body": None, "arrays": [["object", [1]]]}),
+    framed({"kind": "ok", "body": None, "arrays": [["float64", [2**40]]]}),
+    framed({"kind": "ok", "body": None, "arrays": [["float64", [2**20, 2**20]]]}),
+    framed({"kind": "ok", "body": None, "arrays": [["float64", [-1]]]}),
+    framed({"kind": "ok", "body": None, "arrays": [["float64", "12"]]}),
+    framed({"kind": "ok", "body": None, "arrays": 3}),
+    framed({"kind": "ok", "body": {"t": {"t": 3}}, "arrays": []}),
+], ids=range(16))
+def test_junk_on_the_wire_is_an_error_of_the_wire(data):
+    with pytest.raises(wire.WireError):
+        wire.decode(reader(data))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_message_or_an_error(data):
+    try:
+        wire.decode(reader(data))
+    except (wire.WireError, EOFError):
+        pass
+
+
+def test_a_byte_that_is_no_truth_value_becomes_one():
+    data = framed({"kind": "ok", "body": {"a": 0}, "arrays": [["bool", [2]]]}, b"\x07\x00")
+    assert wire.decode(reader(data))[1].tolist() == [True, False]
+
+
+def test_a_function_gets_copies():
+    def spoil(x):
+        x[:] = 9
+        return x
+    x = np.zeros(3)
+    assert LocalHandle(spoil).call(x).tolist() == [9, 9, 9] and x.tolist() == [0, 0, 0]
+
+
+def test_jax_arrays_come_back_as_numpy():
+    import jax.numpy as jnp
+    back = LocalHandle(lambda x: (jnp.asarray(x) + 1, {"n": np.float32(2)})).call(np.ones(2, np.float32))
+    assert type(back[0]) is np.ndarray and back[1] == {"n": 2.0}
+
+
+@pytest.mark.parametrize("hole", [..., (1, ...), {"a": ...}, [[...]]])
+def test_a_hole_in_a_value_is_not_done(hole):
+    with pytest.raises(NotDone):
+        LocalHandle(hole).value()
+
+
+def test_an_object_equal_to_everything_is_not_plain():
+    class Equal:
+        def __eq__(self, other):
+            return True
+    with pytest.raises(Wrong, match="a value of type Equal"):
+        LocalHandle(Equal()).value()
+
+
+class Told(Handle):
+    """A sandbox that says what it likes."""
+
+    def __init__(self, *reply):
+        self.reply = reply
+
+    def _ask(self, op, args):
+        return self.reply
+
+
+GOOD = pl.record(lambda N, A, X, Y, B: pl.compute(X[0], Y[0]), 1, depth=1).to_plain()
+
+
+@pytest.mark.parametrize("reply", [
+    ("ok", None), ("ok", 3), ("ok", []), ("ok", {}), ("ok", GOOD | {"events": None}), ("ok", GOOD | {"operands": []}),
+    ("ok", GOOD | {"events": [["run", 0, "", None, -1, [0, 5]]]}), ("ok", GOOD | {"events": [["run", 0, "", None, -1, []]]}),
+    ("ok", GOOD | {"events": [["copy_in_start", 0, "Z", [0], 0, []]]}),
+    ("ok", GOOD | {"events": [["copy_in_start", 0, "X", None, 0, []]]}),
+    ("ok", GOOD | {"events": [["copy_in_start", 0, "X", [7], 0, []]]}),
+    ("ok", GOOD | {"events": [["copy_out_start", 0, "X", [0], 0, []]]}),
+    ("ok", GOOD | {"events": [["copy_in_start", 0, "X", [], 0, []]]}),
+    ("ok", GOOD | {"events": [["__class__", 0, "X", [0], 0, []]]}),
+    ("ok", GOOD | {"events": GOOD["events"] * 1000}),
+    ("junk", 1), ("failed", None), ("not plain", 3),
+], ids=range(18))
+def test_a_forged_schedule_is_a_wrong_answer(reply):
+    with pytest.raises(Wrong):
+        Told(*reply).schedule(1, depth=1)
+
+
+def test_a_schedule_takes_only_its_events_from_the_sandbox():
+    forged = GOOD | {"flops": 1e-9, "name": "$\\bad", "operands": [["X", "A", False, 1, 1], ["Y", "B", True, 1, 1]]}
+    schedule = Told("ok", forged).schedule(1, depth=1)
+    assert schedule.flops == 1000 and schedule.name == "loop" and schedule.operand("X").block_bytes == 1000
+
+
+def test_local_and_replayed_schedules_agree():
+    def loop(N, A, X, Y, B):
+        for i in range(N):
+            pl.copy_in_start(A[i], X[i % 2])
+            pl.copy_in_wait(X[i % 2])
+            pl.compute(X[i % 2], Y[0])
+            pl.copy_out_start(Y[0], B[i])
+            pl.copy_out_wait(Y[0])
+    assert LocalHandle(loop).schedule(3, depth=2) == pl.record(loop, 3, depth=2)
+
+
+@pytest.mark.parametrize("data", [None, {}, {"result": 1, "calls": 3, "made": 1}, {"result": 1, "calls": [{}], "made": 1},
+                                  {"result": 1, "calls": [], "made": True}, {"result": 1, "calls": [], "made": "x"},
+                                  {"result": 1, "made": 1, "calls": [{"name": "k", "grid": [2], "operands": [
+                                      {"name": "x", "is_output": False, "depth": 2, "shape": [4], "dtype": "float32",
+                                       "block_shape": [2], "blocks": [[0]]}]}]}])
+def test_forged_calls_are_a_wrong_answer(data):
+    with pytest.raises(Wrong):
+        Told("ok", data).kernel(np.ones(2))
+
+
+def test_a_kernels_calls_are_told():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + 1
+
+    def add_one(x):
+        block = pl.BlockSpec((2,), lambda i: (i // 2,))
+        return pl.pallas_call(kernel, x[:4], grid=(4,), in_specs=[block], out_specs=block)(x)
+    run = LocalHandle(add_one).kernel(np.arange(4, dtype=np.float32))
+    call, = run.calls
+    assert run.made == 1 and call.steps == 4 and call.inputs[0].copies == 2
+    assert call.inputs[0].blocks == ((0,), (0,), (1,), (1,)) and call.outputs[0].block_shape == (2,)
+
+
+@pytest.mark.parametrize("answer, words", [
+    (3, "too high"), (2, "too low"), ("2.5", "a str"), (True, "True or False"), (float("nan"), "finite"),
+    (float("inf"), "finite"), (None, "None"), ([2.5], "a list"), (np.ones(2), "a ndarray")])
+def test_close_says_the_way_but_not_the_value(answer, words):
+    with pytest.raises(Wrong, match=words) as error:
+        close(answer, 2.5, "µs")
+    assert error.value.expected is None
+
+
+def test_close_takes_numbers_within_the_tolerance_and_names_slips():
+    close(2.51, 2.5)
+    close(np.float64(2.5), 2.5)
+    close(0, 0.0)
+    with pytest.raises(Wrong) as error:
+        close(5, 2.5, slips={5.0: "Twice."})
+    assert error.value.nudge == "Twice."
+
+
+@pytest.mark.parametrize("result", [None, 3, [1.0, 2.0], np.ones(3), np.ones((2, 1)), np.array([1.0, np.nan]), np.array([1.0, 3.0])])
+def test_same_array_refuses(result):
+    with pytest.raises(Wrong):
+        same_array(result, np.array([1.0, 2.0]))
+
+
+def test_same_array_accepts():
+    same_array(np.array([1, 2]), np.array([1.0, 2.0]))
+
+
+def test_a_failure_of_the_sandbox_is_told_in_its_words():
+    with pytest.raises(AnswerFailed, match="ValueError: no"):
+        Told("failed", {"kind": "ValueError", "message": "no", "line": 3, "lineno": "x"}).value()
