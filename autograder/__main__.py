@@ -36,16 +36,18 @@ def parser() -> argparse.ArgumentParser:
 
     def common(p):
         p.add_argument("--timeout", type=_seconds, default=20.0, metavar="S",
-                       help="seconds of processor time for each cell and each check (default: 20); 4 times that by the clock")
+                       help="seconds of processor time for each cell and each check (default: 20), four times "
+                            "that by the clock")
         p.add_argument("--release", default=Course().release, metavar="DIR", help="the released notebooks, by unit")
-        p.add_argument("--checks", action="append", metavar="MODULE", help="module or package with checks; may be repeated")
+        p.add_argument("--checks", action="append", metavar="MODULE",
+                       help="module or package with checks; may be repeated")
         p.add_argument("--unsafe-no-sandbox", action="store_true",
                        help="run student code with all your rights; only for notebooks that you wrote yourself")
 
     p = command("grade", "grade submissions",
-                "Grades submissions on hidden trials, in a sandbox. PATH is a notebook, one student's folder, or a folder\n"
-                "of either: submitted/<student>/<unit>/<notebook>.ipynb, <student>/<notebook>.ipynb, or loose notebooks,\n"
-                "each named after its student. Writes results.json and results.csv, and prints a table.")
+                "Grades submissions on hidden trials, in a sandbox. PATH is a notebook, one student's folder,\n"
+                "or a folder of either: submitted/<student>/<unit>/<notebook>.ipynb, <student>/<notebook>.ipynb, or\n"
+                "loose notebooks, each named after its student. Writes results.json and results.csv, prints a table.")
     p.add_argument("paths", nargs="+", metavar="PATH")
     p.add_argument("--jobs", type=int, default=1, metavar="N", help="how many submissions at once (default: 1)")
     p.add_argument("--out", default=str(ROOT / ".nbgrader" / "results"), metavar="DIR",
@@ -72,7 +74,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     console, errors = Console(soft_wrap=False), Console(stderr=True)
     try:
-        return {"grade": _grade, "validate": _validate, "selftest": _selftest}[options.command](options, console, errors)
+        run = {"grade": _grade, "validate": _validate, "selftest": _selftest}[options.command]
+        return run(options, console, errors)
     except (SandboxError, CourseError) as error:
         errors.print(f"autograder: {error}", markup=False, highlight=False, style="bold")
         return FAULT

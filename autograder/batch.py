@@ -10,7 +10,7 @@ from .submissions import Submission
 
 
 def grade_all(grader: Grader, submissions: list[Submission], jobs: int = 1) -> Iterator[Report]:
-    """The report of each submission, as it is ready. A process that dies costs nobody a mark: its work is done again."""
+    """The report of each submission, once it is ready. A process that dies costs nobody a mark: it is done again."""
     left = list(submissions)
     while left:
         died = False

@@ -19,7 +19,8 @@ from .result import Result, show
 TIME_LIMIT = 20.0  # seconds, for one check in a notebook; the first call of JAX in it may take several
 
 
-def check(number: str, answer: Any = ..., *, hidden: bool = False, student: str = "", time_limit: float = TIME_LIMIT) -> Result:
+def check(number: str, answer: Any = ..., *, hidden: bool = False, student: str = "",
+          time_limit: float = TIME_LIMIT) -> Result:
     """Checks an exercise and returns the verdict, which shows itself. Never raises.
 
     `hidden=True` runs the hidden trials, on fresh numbers. `student`: the id that personal parameters belong to.
@@ -38,16 +39,16 @@ def check(number: str, answer: Any = ..., *, hidden: bool = False, student: str 
         return result
     except TimeUp as error:
         line = describe(error)
-        message = (f"Your code took longer than {time_limit:g} s. Look for a loop that does not end, or a wait for something "
-                   "that never comes.")
+        message = (f"Your code took longer than {time_limit:g} s. Look for a loop that does not end, or a wait for "
+                   "something that never comes.")
     except KeyboardInterrupt as error:
         line = describe(error)
         message = "The check was interrupted."
     except BaseException as error:  # nothing that a learner writes may stop Run All
         line = describe(error)
         message = f"The check stopped with {type(error).__name__}."
-    return Result(found.number, found.title, 0.0, found.points, "error", message, line=_where(line["line"], line["lineno"]),
-                  hidden=hidden)
+    return Result(found.number, found.title, 0.0, found.points, "error", message, hidden=hidden,
+                  line=_where(line["line"], line["lineno"]))
 
 
 def judge(found: Exercise, answer: Handle, trial: Trial) -> Result:

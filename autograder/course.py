@@ -91,14 +91,15 @@ def _read(path: Path) -> Notebook:
         elif nbgrader.get("grade"):
             found = _test(cell.source, nbgrader.get("points", 0), where)
             if found.answer_id not in answers:
-                raise CourseError(f"{where}: exercise {found.number} has no answer cell {found.answer_id} above its test")
+                raise CourseError(f"{where}: exercise {found.number} has no answer cell {found.answer_id} "
+                                  "above its test")
             tests[nbgrader["grade_id"]] = found
     return Notebook(path.parent.name, path.stem, tuple(notebook.cells), tests)
 
 
 def _test(source: str, points: float, where: str) -> Test:
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check" and len(node.args) == 2:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "check" and len(node.args) == 2:
             number = getattr(node.args[0], "value", None)
             student = next((ast.unparse(k.value) for k in node.keywords if k.arg == "student"), "")
             found = EXERCISES.get(number)

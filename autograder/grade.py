@@ -1,4 +1,4 @@
-"""grade: one submission -> its marks. Runs the cells in a sandbox and each check outside of it, in the notebook's order.
+"""grade: one submission -> its marks. Runs the cells in a sandbox, each check outside of it, in the notebook's order.
 
 Whatever a submission does, it ends in a Report. Next: batch.py (many at once), report.py (what is written).
 """
@@ -58,7 +58,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Grader:
-    """How to grade. `hidden`: on hidden trials, else as the notebook's own checks do. `timeout`: see Clock, for a cell or check."""
+    """How to grade. `hidden`: on hidden trials, else as the notebook does. `timeout`: of a cell or check, see Clock."""
 
     course: Course
     sandbox: Sandbox
@@ -103,8 +103,9 @@ class Grader:
                 continue
             if released in read:
                 # A copy beside the notebook: the one with the released name counts, else the last.
-                kept = path if path.stem == released.name or read[released][0].stem != released.name else read[released][0]
-                report.warnings.append(f"{path.name} and {read[released][0].name} are the same notebook of the course; "
+                other = read[released][0]
+                kept = path if path.stem == released.name or other.stem != released.name else other
+                report.warnings.append(f"{path.name} and {other.name} are the same notebook of the course; "
                                        f"{kept.name} was graded")
                 if kept != path:
                     continue

@@ -44,7 +44,8 @@ class Handle:
         """What the learner's function returns for this plain data. JAX arrays come back as NumPy arrays."""
         return self.ask("call", *args)
 
-    def schedule(self, n: int, depth: int = 2, *, block_bytes: int = 1000, flops: float = 1000.0) -> pallas_lite.Schedule:
+    def schedule(self, n: int, depth: int = 2, *, block_bytes: int = 1000,
+                 flops: float = 1000.0) -> pallas_lite.Schedule:
         """The schedule of the learner's loop(N, A, X, Y, B) over `n` blocks, as pallas_lite.record gives it."""
         cost = {"block_bytes": block_bytes, "flops": flops}
         data = self.ask("schedule", n, depth, cost)
@@ -52,7 +53,8 @@ class Handle:
             told = pallas_lite.Schedule.from_plain(data)
             # The verifier's time grows faster than the schedule; a right loop does about five things a step.
             if len(told) > 20 * (n + depth) + 100:
-                raise Wrong(f"The loop does {len(told)} things for {n} steps. Check its bounds.", case=f"N = {n}, depth = {depth}")
+                raise Wrong(f"The loop does {len(told)} things for {n} steps. Check its bounds.",
+                            case=f"N = {n}, depth = {depth}")
             return _replay(told, n, depth, cost)
         except pallas_lite.PallasLiteError as error:
             raise Wrong(f"What your loop did is not a schedule: {text(str(error))}") from None
@@ -102,7 +104,10 @@ def _replay(told, n, depth, cost):
             hbm, sram = rows[e.operand]
             if e.verb in ("copy_in_start", "copy_out_start"):
                 ends = hbm[e.block[0]], sram[e.slot]
-                pallas_lite.copy_in_start(*ends) if e.verb == "copy_in_start" else pallas_lite.copy_out_start(*ends[::-1])
+                if e.verb == "copy_in_start":
+                    pallas_lite.copy_in_start(*ends)
+                else:
+                    pallas_lite.copy_out_start(*ends[::-1])
             else:
                 getattr(pallas_lite, e.verb)(sram[e.slot])
     try:
@@ -151,7 +156,8 @@ class KernelCall:
                 raise ValueError("not one block a step")
             block_shape = tuple(None if b is None else _whole([b])[0] for b in x["block_shape"])
             sides[x["is_output"] is True].append(KernelOperand(
-                text(x["name"], 100), _whole(x["shape"]), text(x["dtype"], 20), _whole([x["depth"]])[0], block_shape, blocks))
+                text(x["name"], 100), _whole(x["shape"]), text(x["dtype"], 20), _whole([x["depth"]])[0],
+                block_shape, blocks))
         return KernelCall(text(data["name"], 100), grid, tuple(sides[False]), tuple(sides[True]))
 
 
@@ -180,7 +186,7 @@ def number(answer: Any, what: str = "Your answer") -> float:
     if isinstance(answer, np.ndarray) and answer.ndim == 0:
         answer = answer.item()
     if type(answer) is bool or not isinstance(answer, (int, float)):
-        shown = "True or False" if type(answer) is bool else f"a {type(answer).__name__}" if answer is not None else "None"
+        shown = {bool: "True or False", type(None): "None"}.get(type(answer), f"a {type(answer).__name__}")
         raise Wrong(f"{what} should be a number; it is {shown}.")
     if not math.isfinite(answer):
         raise Wrong(f"{what} should be a finite number; it is {answer}.")

@@ -1,7 +1,7 @@
 """remote: the trusted end of the pipe to a worker in the sandbox. Everything read from it is bounded and checked.
 
-A learner's code that overruns or ends takes one fork of the worker with it; the worker goes on with a fresh one. A worker
-that does not keep to this, or talks junk, is dead: it is killed with all its processes, and the caller starts another.
+A learner's code that overruns or ends takes one fork of the worker with it; the worker goes on with a fresh one. A
+worker that does not keep to this, or talks junk, is dead: it is killed with all its processes; the caller starts anew.
 """
 import os
 import select

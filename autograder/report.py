@@ -22,7 +22,7 @@ def exercises_of(reports: list[Report]) -> list[str]:
 
 
 def note(report: Report) -> str:
-    """One line on what went wrong: the warnings, then the exercises that earned nothing although something was there."""
+    """One line on what went wrong: the warnings, then the exercises that earned nothing though something was there."""
     found = list(report.warnings)
     found += [f"{n}: {m.message}" for n, m in report.marks.items() if m.verdict in ("wrong", "error", "broken")]
     return "; ".join(clean(x).replace("\n", " ") for x in found)
@@ -60,8 +60,8 @@ def write(reports: list[Report], folder: Path) -> tuple[Path, Path]:
     rows.writerow(["student", "status", "points", "max_points", *numbers, "seconds", "note"])
     for r in reports:
         marks = [r.marks[n].points if n in r.marks and r.marks[n].points is not None else "" for n in numbers]
-        rows.writerow([_cell(r.student), r.status, "" if r.points is None else r.points, r.max_points, *marks, r.seconds,
-                       _cell(note(r))])
+        points = "" if r.points is None else r.points
+        rows.writerow([_cell(r.student), r.status, points, r.max_points, *marks, r.seconds, _cell(note(r))])
     return (write_atomic(folder / "results.json", plain + "\n"),
             # With a byte-order mark, which is how Excel knows that the names are UTF-8.
             write_atomic(folder / "results.csv", "\ufeff" + out.getvalue()))

@@ -55,7 +55,8 @@ class Result:
                  ("expected", self.expected)]
         if self.hazards:
             h = self.hazards[0]
-            found.append(("first wrong step", f"step {h.step}" + (f", slot {h.operand}[{h.slot}]" if h.slot >= 0 else "")))
+            slot = f", slot {h.operand}[{h.slot}]" if h.slot >= 0 else ""
+            found.append(("first wrong step", f"step {h.step}{slot}"))
             found.append(("what happens there", h.message))
         found.append(("also printed", self.printed.strip()[:2000]))
         return [(label, text) for label, text in found if text]
@@ -96,14 +97,16 @@ class Result:
         if facts := self.facts():
             rows = "".join(
                 f'<dt style="opacity:.75;width:auto;float:none;font-weight:400">{e(label)}</dt>'
-                f'<dd style="margin:0;width:auto;white-space:pre-wrap;overflow-wrap:anywhere">{_code(label, e(text))}</dd>'
+                f'<dd style="margin:0;width:auto;white-space:pre-wrap;overflow-wrap:anywhere">'
+                f'{_code(label, e(text))}</dd>'
                 for label, text in facts)
             parts.append('<dl style="display:grid;grid-template-columns:max-content 1fr;gap:2px 12px;margin:6px 0 0">'
                          f"{rows}</dl>")
         if self.schedule is not None:
             lines = [f'<span style="font-weight:700;text-decoration:underline {SIGNS["wrong"][1]} 2px">{e(x)}</span>'
                      if "✗" in x else e(x) for x in self.table().split("\n")]
-            parts.append('<pre style="margin:8px 0 0;padding:6px;overflow-x:auto;line-height:1.35;font-family:monospace;color:inherit;'
+            parts.append('<pre style="margin:8px 0 0;padding:6px;overflow-x:auto;line-height:1.35;'
+                         'font-family:monospace;color:inherit;'
                          f'background:rgba(128,128,128,.1)">{chr(10).join(lines)}</pre>')
             parts.append(self.picture())
         if self.nudge:
@@ -127,12 +130,13 @@ class Result:
             return ""
         # As an image: the style sheet inside an inline SVG would reach the whole page.
         data = base64.b64encode(out.getvalue()).decode()
-        return (f'<img style="margin-top:8px;border-radius:4px;max-width:100%" alt="timeline of this schedule, modelled" '
+        return ('<img style="margin-top:8px;border-radius:4px;max-width:100%" alt="timeline of this schedule" '
                 f'src="data:image/svg+xml;base64,{data}">')
 
 
 def _code(label, text):
-    return f'<code style="background:none;color:inherit">{text}</code>' if label in ("your line", "got", "expected") else text
+    is_code = label in ("your line", "got", "expected")
+    return f'<code style="background:none;color:inherit">{text}</code>' if is_code else text
 
 
 def _in_terminal() -> bool:

@@ -38,7 +38,8 @@ class Limits:
     cpu: int = 900  # seconds a process
 
     def rlimits(self) -> dict[str, int]:
-        return {"AS": self.memory, "NPROC": self.processes, "FSIZE": self.disk, "CPU": self.cpu, "CORE": 0, "NOFILE": 512}
+        return {"AS": self.memory, "NPROC": self.processes, "FSIZE": self.disk, "CPU": self.cpu, "CORE": 0,
+                "NOFILE": 512}
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class Sandbox:
         """All that the worker sees of an environment; its folder lies elsewhere without a sandbox."""
         inside = self.mode != "none"
         home, course = ("/work", "/course") if inside else (tempfile.gettempdir(), self.stage)
-        return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "TMPDIR": "/tmp" if inside else home, "USER": "student",
-                "LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join([course, *_package_folders()]),
+        return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "TMPDIR": "/tmp" if inside else home,
+                "USER": "student", "LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join([course, *_package_folders()]),
                 "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg",
                 "IPYTHONDIR": f"{home}/.ipython", "MPLCONFIGDIR": f"{home}/.matplotlib",
                 # Workers run side by side; each with all cores' threads would only get in the others' way.
@@ -83,7 +84,8 @@ class Sandbox:
             args += ["--setenv", name, value]
         memory = ["--perms", "1777", "--size", str(self.limits.disk), "--tmpfs"]
         # In the order of their paths: Python may live under /tmp, and must not be covered by the empty /tmp.
-        mounts = {"/course": ["--ro-bind", self.stage, "/course"], "/proc": ["--proc", "/proc"], "/dev": ["--dev", "/dev"],
+        mounts = {"/course": ["--ro-bind", self.stage, "/course"], "/proc": ["--proc", "/proc"],
+                  "/dev": ["--dev", "/dev"],
                   **{folder: [*memory, folder] for folder in ("/dev/shm", "/tmp", "/work")}}
         for folder in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache",
                        "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/fonts", "/etc/alternatives"):

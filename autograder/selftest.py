@@ -16,7 +16,8 @@ from .handle import LocalHandle
 from .result import Result
 
 NONSENSE: dict[str, Any] = {
-    "nothing": None, "a hole": ..., "a number": 1, "a negative number": -1.5, "NaN": float("nan"), "true": True, "a text": "3",
+    "nothing": None, "a hole": ..., "a number": 1, "a negative number": -1.5, "NaN": float("nan"), "true": True,
+    "a text": "3",
     "an empty list": [], "an empty tuple": (), "an empty dict": {}, "an array": np.zeros((2, 3)), "an object": object(),
     "a function that does nothing": lambda *_: None, "a function that gives a text": lambda *_: "3",
     "a function that gives NaN": lambda *_: float("nan"), "a function that gives an array": lambda *_: np.zeros((3, 2)),
@@ -41,14 +42,16 @@ def selftest(checks: tuple[str, ...], mutants: str, say: Callable[[str], None] =
                 if result.verdict not in ("wrong", "error"):
                     problems.append(f"{number}: \"{misconception}\" is {result.verdict} ({result.message})")
                 elif word.casefold() not in str(result).casefold():
-                    problems.append(f"{number}: the message on \"{misconception}\" does not speak of {word!r}: {result}")
+                    problems.append(f"{number}: on \"{misconception}\" the message does not speak of {word!r}: "
+                                    f"{result}")
             for style, answer in right.get(number, []):
                 result = _judge(number, answer, hidden)
                 if result.verdict != "right":
                     problems.append(f"{number}: \"{style}\" is right, and was called {result.verdict}: {result}")
         if not wrong.get(number):
             problems.append(f"{number}: no wrong answer is planted; nobody knows whether its check can fail")
-        say(f"{number} {found.title}: {len(wrong.get(number, []))} wrong answers, {len(right.get(number, []))} right ones")
+        counts = len(wrong.get(number, [])), len(right.get(number, []))
+        say(f"{number} {found.title}: {counts[0]} wrong answers, {counts[1]} right ones")
     return problems
 
 

@@ -1,8 +1,8 @@
 """submissions: paths -> submissions. Knows the layouts in which notebooks are collected, and never refuses one.
 
 A file is a submission. A folder is one student's if its notebooks have the names of the course's; otherwise each
-notebook in it is a submission, and each folder in it is a student's: submitted/<student>/<unit>/<notebook>.ipynb as nbgrader
-has it, or <student>/<notebook>.ipynb.
+notebook in it is a submission, and each folder in it is a student's: submitted/<student>/<unit>/<notebook>.ipynb as
+nbgrader has it, or <student>/<notebook>.ipynb.
 """
 import hashlib
 import re

@@ -24,7 +24,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """One cell to run (`source`), or one exercise to judge (`test`). `exercise`: whose answer cell this is; no source: deleted."""
+    """One cell to run (`source`), or one exercise to judge (`test`). `exercise`: whose answer; no source: deleted."""
 
     source: str = ""
     exercise: str = ""

@@ -77,7 +77,7 @@ def _has_hole(target, depth=0):
 
 
 def describe(error: BaseException) -> dict:
-    """What a learner needs to know of an exception: its kind, its text, and the last line of their own that led to it."""
+    """What a learner needs to know of an exception: its kind, its text, and their own last line that led to it."""
     try:
         message = str(error)
     except Exception:

@@ -1,7 +1,7 @@
 """wire: messages between the trusted process and the sandbox: plain data as JSON, arrays as raw bytes, never pickles.
 
-A message is: 4 bytes, the length of a JSON header; the header; the bytes of its arrays, one after another. What comes in is
-believed only as far as it is checked here: sizes, types, dtypes, nesting. Junk raises WireError.
+A message is: 4 bytes, the length of a JSON header; the header; the bytes of its arrays, one after another. What comes
+in is believed only as far as it is checked here: sizes, types, dtypes, nesting. Junk raises WireError.
 Next: answers.py (the questions), ../remote.py (the trusted end), worker.py (the sandboxed end).
 """
 import json
@@ -88,7 +88,8 @@ def encode(kind: str, body: Any) -> bytes:
     """One message."""
     arrays: list[np.ndarray] = []
     packed = pack(body, arrays)
-    header = json.dumps({"kind": kind, "body": packed, "arrays": [[str(a.dtype), list(a.shape)] for a in arrays]}).encode()
+    shapes = [[str(a.dtype), list(a.shape)] for a in arrays]
+    header = json.dumps({"kind": kind, "body": packed, "arrays": shapes}).encode()
     size = sum(a.nbytes for a in arrays)
     if len(header) > MOST_HEADER or size > MOST_BYTES or len(arrays) > MOST_ARRAYS:
         raise NotPlain(f"{(len(header) + size) / 2**20:.0f} MiB of data, more than a message may hold")
@@ -119,7 +120,7 @@ def decode(read) -> tuple[str, Any]:
     arrays = []
     for dtype, shape in sizes:
         data = read(math.prod(shape) * dtype.itemsize)
-        if dtype == bool:  # a byte other than 0 and 1 is no truth value
+        if dtype.kind == "b":  # a byte other than 0 and 1 is no truth value
             data = (np.frombuffer(data, np.uint8) != 0).tobytes()
         arrays.append(np.frombuffer(data, dtype).reshape(shape).copy())
     try:

@@ -17,7 +17,8 @@ def loop(answer, trial):
     for n in trial.pick(visible=(1, 2), hidden=(0, 1, 2, 5)):
         schedule = answer.schedule(n, depth=1)
         if hazards := pl.verify(schedule):
-            raise Wrong("The loop has a hazard.", case=f"N = {n}", schedule=schedule, hazard=hazards, nudge="Wait for it.")
+            raise Wrong("The loop has a hazard.", case=f"N = {n}", schedule=schedule, hazard=hazards,
+                        nudge="Wait for it.")
         if schedule.steps != n:
             raise Wrong("The loop does not run every step.", case=f"N = {n}", got=schedule.steps, expected=n)
 

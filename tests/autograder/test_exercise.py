@@ -104,13 +104,15 @@ def test_a_failing_schedule_shows_case_step_slot_table_and_picture():
             pl.copy_out_start(Y[0], B[i])
             pl.copy_out_wait(Y[0])
     result = check("90.1", no_wait)
-    for words in ("smallest failing case: N = 1", "first wrong step: step 0, slot X[0]", "✗ read before wait", "→ Wait for it."):
+    for words in ("smallest failing case: N = 1", "first wrong step: step 0, slot X[0]", "✗ read before wait",
+                  "→ Wait for it."):
         assert words in str(result)
     html = result.html()
     assert "data:image/svg+xml" in html and "not right yet" in html and "✗" in html
 
 
-@pytest.mark.parametrize("answer, mark", [(2.5, "1.0"), (2.6, "0.0"), (..., "0.0"), ("x", "0.0"), (float("nan"), "0.0")])
+@pytest.mark.parametrize("answer, mark", [(2.5, "1.0"), (2.6, "0.0"), (..., "0.0"), ("x", "0.0"),
+                                          (float("nan"), "0.0")])
 def test_plain_text_is_exactly_the_mark(answer, mark):
     assert check("90.2", answer)._repr_mimebundle_()["text/plain"] == mark
 

@@ -40,11 +40,10 @@ for module in list(sys.modules.values()):
 """
 SPY = """import os, socket
 seen = []
-for top in ("/", "/course", "/work"):
-    for folder, _, files in os.walk(top):
-        if folder.split("/")[1:2] in (["proc"], ["usr"], ["sys"], ["lib"]):
-            continue
-        seen += [f"{folder}/{f}" for f in files if "little_course" in f or "chapter3" in f or f.endswith((".ipynb", ".db"))]
+for folder, below, files in os.walk("/"):
+    below[:] = [d for d in below if d != "nbgrader" and (folder != "/" or d not in ("proc", "usr"))]
+    seen += [f"{folder}/{f}" for f in files + below
+             if any(w in f for w in ("little_course", "chapter3", "90_little", "gradebook.db", "solutions", "mutants"))]
 try:
     socket.create_connection(("1.1.1.1", 53), timeout=1)
     seen.append("network")
@@ -70,7 +69,8 @@ def submissions():
             "90.3": "def double(x):\n    while True: pass"}), [0, 1, 0, 4]),
         "swallows_everything": (little.notebook(right | {
             "90.2": "import signal\nsignal.signal(signal.SIGPROF, signal.SIG_IGN)\nsignal.signal(signal.SIGALRM, "
-                    "signal.SIG_IGN)\nwhile True:\n    try:\n        while True: pass\n    except BaseException: pass"}),
+                    "signal.SIG_IGN)\nwhile True:\n    try:\n        while True: pass\n"
+                    "    except BaseException: pass"}),
             [2, 0, 3, 4]),
         "always_equal": (little.notebook(dict.fromkeys(NUMBERS, "") | {
             "90.1": FORGER + "loop = Always()", "90.2": "time = Always()", "90.3": "double = Always()",
@@ -82,11 +82,11 @@ def submissions():
                                                 "90.3": "def double(x): return x"}), [0, 0, 0, 0]),
         "made_up_kernel": (little.notebook(right | {"90.4": "def add_one(x):\n    return x + 1"}), [2, 1, 3, 0]),
         "junk_on_the_pipe": (little.notebook(right | {
-            "90.2": "import os\nfor fd in range(3, 30):\n    try: os.write(fd, b'\\0\\0\\0\\2{}' * 9)\n    except OSError: pass\n"
-                    "time = 2.5"}), [2, 0, 3, 4]),
+            "90.2": "import os\nfor fd in range(3, 30):\n    try: os.write(fd, b'\\0\\0\\0\\2{}' * 9)\n"
+                    "    except OSError: pass\ntime = 2.5"}), [2, 0, 3, 4]),
         "bomb": (little.notebook(right | {
-            "90.2": "import os\ntry:\n    while True:\n        if os.fork() == 0:\n            while True: pass\nexcept OSError:\n"
-                    "    os._exit(7)"}), [2, 0, 3, 4]),
+            "90.2": "import os\ntry:\n    while True:\n        if os.fork() == 0:\n            while True: pass\n"
+                    "except OSError:\n    os._exit(7)"}), [2, 0, 3, 4]),
         "memory": (little.notebook(right | {"90.2": "x = [0] * (16 * 10**9 // 8)"}), [2, 0, 3, 4]),
         "huge_output": (little.notebook(right | {"90.2": "print('a' * 150_000_000)\ntime = 2.5"}), FULL),
         "disk": (little.notebook(right | {
@@ -101,7 +101,8 @@ def submissions():
         "defined_but_raises": (little.notebook(right | {"90.3": right["90.3"] + "\n1/0"}), FULL),
     }
     other = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", id="elsewhere")])
-    made |= {"cut_off": (nbformat.writes(made["all_right"][0])[:1500], None), "empty": ("", None), "another_course": (other, None)}
+    made |= {"cut_off": (nbformat.writes(made["all_right"][0])[:1500], None), "empty": ("", None),
+             "another_course": (other, None)}
     return made
 
 
@@ -156,7 +157,7 @@ def test_what_cannot_be_read_has_a_row_and_no_mark(graded, name, words):
     ("swallows_everything", "90.2", "past the time limit"), ("untouched", "90.1", "not done yet"),
     ("always_equal", "90.2", "a value of type Always"), ("nan", "90.2", "finite"),
     ("memory", "90.2", "MemoryError"), ("disk", "90.2", "No space left"), ("asks", "90.2", "EOFError"),
-    ("junk_on_the_pipe", "90.2", "no answer"), ("bomb", "90.2", "exit status 7"),
+    ("junk_on_the_pipe", "90.2", "no answer"),
 ])
 def test_the_message_says_what_happened(graded, name, number, words):
     assert words in graded[1][name]["marks"][number]["message"]
@@ -178,7 +179,8 @@ def test_a_failing_schedule_is_told_with_its_table(graded, tmp_path, options):
     nbformat.write(little.notebook({"90.1": bad}), tmp_path / "ann.ipynb")
     done = run("validate", tmp_path / "ann.ipynb", *options)
     assert done.returncode == 1
-    for words in ("✗ 90.1", "first wrong step: step 0, slot X[0]", "✗ read before wait", "nudge: Wait for it.", "… 90.2"):
+    for words in ("✗ 90.1", "first wrong step: step 0, slot X[0]", "✗ read before wait", "nudge: Wait for it.",
+                  "… 90.2"):
         assert words in done.stdout
 
 

@@ -15,7 +15,8 @@ from autograder.inside import wire
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-2**62, 2**62) | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda x: st.lists(x, max_size=4) | st.lists(x, max_size=4).map(tuple) | st.dictionaries(st.text(max_size=5), x, max_size=4),
+    lambda x: st.lists(x, max_size=4) | st.lists(x, max_size=4).map(tuple)
+    | st.dictionaries(st.text(max_size=5), x, max_size=4),
     max_leaves=20)
 
 
@@ -43,7 +44,8 @@ def test_arrays_survive_the_wire(dtype, shape):
     assert back[0].dtype == array.dtype and back[0].shape == shape and (back[0] == array).all()
 
 
-@pytest.mark.parametrize("value", [object(), {1}, 2**64, 1j, np.array(["a"]), np.array([object()]), np.zeros(2, "M8[s]"), print])
+@pytest.mark.parametrize("value", [object(), {1}, 2**64, 1j, np.array(["a"]), np.array([object()]),
+                                   np.zeros(2, "M8[s]"), print])
 def test_what_is_not_plain_is_refused(value):
     with pytest.raises(wire.NotPlain):
         wire.encode("ok", value)
@@ -62,9 +64,11 @@ def framed(header, rest=b""):
 
 
 @pytest.mark.parametrize("data", [
-    b"\xff\xff\xff\xff", framed(b"{"), framed(b"[" * 100_000), framed([]), framed({"kind": 1, "body": None, "arrays": []}),
+    b"\xff\xff\xff\xff", framed(b"{"), framed(b"[" * 100_000), framed([]),
+    framed({"kind": 1, "body": None, "arrays": []}),
     framed({"kind": "ok"}), framed({"kind": "ok", "body": {"a": 0}, "arrays": []}),
-    framed({"kind": "ok", "body": {"x": 1}, "arrays": []}), framed({"kind": "ok", "body": {"d": [[[], 1]]}, "arrays": []}),
+    framed({"kind": "ok", "body": {"x": 1}, "arrays": []}),
+    framed({"kind": "ok", "body": {"d": [[[], 1]]}, "arrays": []}),
     framed({"kind": "ok", "body": None, "arrays": [["object", [1]]]}),
     framed({"kind": "ok", "body": None, "arrays": [["float64", [2**40]]]}),
     framed({"kind": "ok", "body": None, "arrays": [["float64", [2**20, 2**20]]]}),
@@ -134,7 +138,8 @@ GOOD = pl.record(lambda N, A, X, Y, B: pl.compute(X[0], Y[0]), 1, depth=1).to_pl
 
 @pytest.mark.parametrize("reply", [
     ("ok", None), ("ok", 3), ("ok", []), ("ok", {}), ("ok", GOOD | {"events": None}), ("ok", GOOD | {"operands": []}),
-    ("ok", GOOD | {"events": [["run", 0, "", None, -1, [0, 5]]]}), ("ok", GOOD | {"events": [["run", 0, "", None, -1, []]]}),
+    ("ok", GOOD | {"events": [["run", 0, "", None, -1, [0, 5]]]}),
+    ("ok", GOOD | {"events": [["run", 0, "", None, -1, []]]}),
     ("ok", GOOD | {"events": [["copy_in_start", 0, "Z", [0], 0, []]]}),
     ("ok", GOOD | {"events": [["copy_in_start", 0, "X", None, 0, []]]}),
     ("ok", GOOD | {"events": [["copy_in_start", 0, "X", [7], 0, []]]}),
@@ -150,7 +155,8 @@ def test_a_forged_schedule_is_a_wrong_answer(reply):
 
 
 def test_a_schedule_takes_only_its_events_from_the_sandbox():
-    forged = GOOD | {"flops": 1e-9, "name": "$\\bad", "operands": [["X", "A", False, 1, 1, [1]], ["Y", "B", True, 1, 1, [1]]]}
+    forged = GOOD | {"flops": 1e-9, "name": "$\\bad",
+                     "operands": [["X", "A", False, 1, 1, [1]], ["Y", "B", True, 1, 1, [1]]]}
     schedule = Told("ok", forged).schedule(1, depth=1)
     assert schedule.flops == 1000 and schedule.name == "loop" and schedule.operand("X").block_bytes == 1000
 
@@ -166,7 +172,8 @@ def test_local_and_replayed_schedules_agree():
     assert LocalHandle(loop).schedule(3, depth=2) == pl.record(loop, 3, depth=2)
 
 
-@pytest.mark.parametrize("data", [None, {}, {"result": 1, "calls": 3, "made": 1}, {"result": 1, "calls": [{}], "made": 1},
+@pytest.mark.parametrize("data", [None, {}, {"result": 1, "calls": 3, "made": 1},
+                                  {"result": 1, "calls": [{}], "made": 1},
                                   {"result": 1, "calls": [], "made": True}, {"result": 1, "calls": [], "made": "x"},
                                   {"result": 1, "made": 1, "calls": [{"name": "k", "grid": [2], "operands": [
                                       {"name": "x", "is_output": False, "depth": 2, "shape": [4], "dtype": "float32",
@@ -207,7 +214,8 @@ def test_close_takes_numbers_within_the_tolerance_and_names_slips():
     assert error.value.nudge == "Twice."
 
 
-@pytest.mark.parametrize("result", [None, 3, [1.0, 2.0], np.ones(3), np.ones((2, 1)), np.array([1.0, np.nan]), np.array([1.0, 3.0])])
+@pytest.mark.parametrize("result", [None, 3, [1.0, 2.0], np.ones(3), np.ones((2, 1)), np.array([1.0, np.nan]),
+                                    np.array([1.0, 3.0])])
 def test_same_array_refuses(result):
     with pytest.raises(Wrong):
         same_array(result, np.array([1.0, 2.0]))

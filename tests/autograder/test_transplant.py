@@ -131,7 +131,8 @@ def test_an_answer_that_became_markdown_is_run_as_code(course):
 
 
 @pytest.mark.parametrize("content, words", [
-    (b"", "empty"), (b"   \n", "empty"), (b"\x89PNG\r\n\xff\xfe", "not text"), ("hello", "not a notebook"), ("[]", "no nbformat"),
+    (b"", "empty"), (b"   \n", "empty"), (b"\x89PNG\r\n\xff\xfe", "not text"),
+    ("hello", "not a notebook"), ("[]", "no nbformat"),
     ('{"cells": []}', "no nbformat"), ('{"nbformat": 9, "metadata": {}, "cells": []}', "nbformat 9"),
     ('{"nbformat": 4, "cells": [{"x": 1}]}', "damaged"), ("[" * 100_000, "not a notebook"),
     (json.dumps(little.notebook())[:900], "cut off")])
@@ -142,7 +143,8 @@ def test_an_unreadable_file_is_told_apart(save, content, words):
 
 def test_windows_line_ends_a_byte_order_mark_and_old_formats_are_read(save, course):
     text = nbformat.writes(little.notebook(little.RIGHT))
-    for content in ("\ufeff" + text, text.replace("\n", "\r\n"), nbformat.writes(little.notebook(little.RIGHT), version=3)):
+    old = nbformat.writes(little.notebook(little.RIGHT), version=3)
+    for content in ("\ufeff" + text, text.replace("\n", "\r\n"), old):
         notebook = read_notebook(save(content, "x.ipynb"))
         assert recognise(notebook, course).name == little.NAME
 
@@ -166,7 +168,8 @@ def test_a_release_at_odds_with_its_checks_is_the_graders_fault(tmp_path, course
 
 
 LAYOUTS = {
-    "nbgrader's": (["sub/ann/unit9/90_little.ipynb", "sub/bob/unit9/90_little.ipynb"], "sub", {"ann": True, "bob": True}),
+    "nbgrader's": (["sub/ann/unit9/90_little.ipynb", "sub/bob/unit9/90_little.ipynb"], "sub",
+                   {"ann": True, "bob": True}),
     "a folder a student": (["sub/ann/90_little.ipynb", "sub/bob/other name.ipynb"], "sub", {"ann": True, "bob": True}),
     "loose notebooks": (["sub/ann.ipynb", "sub/bob.ipynb"], "sub", {"ann": False, "bob": False}),
     "both": (["sub/ann.ipynb", "sub/bob/x.ipynb"], "sub", {"ann": False, "bob": True}),
@@ -175,7 +178,8 @@ LAYOUTS = {
     "one unit of a student": (["sub/ann/unit9/90_little.ipynb"], "sub/ann/unit9", {"ann": True}),
     "one file": (["sub/ann.ipynb"], "sub/ann.ipynb", {"ann": False}),
     "checkpoints": (["sub/ann/.ipynb_checkpoints/a.ipynb", "sub/ann/a.ipynb"], "sub", {"ann": True}),
-    "natural order": (["sub/s10.ipynb", "sub/s2.ipynb", "sub/S1.ipynb"], "sub", {"S1": False, "s2": False, "s10": False}),
+    "natural order": (["sub/s10.ipynb", "sub/s2.ipynb", "sub/S1.ipynb"], "sub",
+                      {"S1": False, "s2": False, "s10": False}),
 }
 
 
@@ -209,8 +213,8 @@ def test_the_digest_is_of_the_contents(save):
 
 
 def test_results_are_stable_and_safe_for_spreadsheets(tmp_path):
-    reports = [Report("=cmd()", ["a.ipynb"], "d", marks={"90.1": Mark(2.0, 2.0, "right"), "90.2": Mark(None, 1.0, "broken", "x")},
-                      status="fault"),
+    marks = {"90.1": Mark(2.0, 2.0, "right"), "90.2": Mark(None, 1.0, "broken", "x")}
+    reports = [Report("=cmd()", ["a.ipynb"], "d", "fault", marks),
                Report("bob", [], "e", "unreadable", warnings=["-1 is\nno notebook"])]
     write(reports, tmp_path)
     rows = list(csv.reader((tmp_path / "results.csv").read_text(encoding="utf-8-sig").splitlines()))
