@@ -3,14 +3,15 @@
     bootstrap.py lab [jupyterlab arguments]     set up, fill work/, open JupyterLab at the first notebook
     bootstrap.py run MODULE [arguments]         set up, then python -m MODULE
 
-Every step can be interrupted and run again. .venv/course-stamp says how far an earlier run came: absent (nothing of ours
-is in it), "installing" (an install was cut short), or a hash of all that the finished install was made from.
+Every step can be interrupted and run again. .venv/course-stamp says how far an earlier run came: absent (nothing of
+ours is in it), "installing" (an install was cut short), or a hash of all that the finished install was made from.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import re
@@ -37,16 +38,14 @@ PROBLEMS = [
      "This Python ({python}) comes without the part that makes virtual environments.\n"
      "  Debian or Ubuntu:  sudo apt install python{version}-venv\n"
      "  otherwise:         install a complete Python, or use conda (see README)"),
-    (r"CERTIFICATE_VERIFY_FAILED",
-     "The certificate of the package index was not accepted: set pip's `cert` option, or PIP_CERT.\n{tail}"),
-    (r"Retrying \(|Connection ?(Error|refused)|name resolution|ProxyError|timed out",
-     "The packages could not be downloaded: the package index does not answer. Check the network, and behind a proxy\n"
-     "or with an index of your own, pip's configuration (`pip config list`). What has been downloaded is kept."),
+    (r"Retrying \(|Connection ?(Error|refused)|name resolution|ProxyError|SSLError|timed out",
+     "The packages could not be downloaded. Check the network, and behind a proxy or with an index of your own, pip's\n"
+     "configuration (`pip config list`: index-url, proxy, cert).\n{tail}"),
     (r"No matching distribution found",
      "A package has no build for Python {version} on this system. Try another, 3.11 to 3.13:\n"
      "  make PYTHON=/path/to/python lab\n{tail}"),
     (r"", "Setting up failed. The last lines printed were:\n{tail}"),
-]  # fmt: skip
+]
 
 
 class Stop(Exception):
@@ -63,7 +62,7 @@ def explain(output: str, venv: Path) -> str:
     message = message.format(
         place=place, free=shutil.disk_usage(place).free / 1e9, needed=NEEDED_GB, python=sys.executable, version=VERSION,
         tail="\n".join("    " + line for line in output.strip().splitlines()[-12:]),
-    )  # fmt: skip
+    )
     return message + "\nThen run the same command again."
 
 
@@ -85,9 +84,8 @@ def environment(venv: Path) -> dict[str, str]:
 
 
 def stamp(venv: Path) -> str:
-    with contextlib.suppress(OSError):
-        return (venv / "course-stamp").read_text()
-    return ""
+    path = venv / "course-stamp"
+    return path.read_text() if path.exists() else ""
 
 
 def wanted_stamp(venv: Path) -> str:
@@ -100,21 +98,17 @@ def fault(venv: Path) -> str:
     """Why this virtual environment cannot be used as it is ("" if it can)."""
     if stamp(venv) == "installing":
         return "an earlier set-up was cut short"
-    code = "import sys, pip; print('%d.%d' % sys.version_info[:2])"
+    ask = [venv / "bin/python", "-c", "import sys, pip; print('%d.%d' % sys.version_info[:2])"]
     try:
-        found = subprocess.run([venv / "bin/python", "-c", code], capture_output=True, text=True, env=environment(venv))
-    except OSError:
-        return "its Python is gone"
-    if found.returncode:
+        version = subprocess.check_output(ask, text=True, stderr=subprocess.DEVNULL).strip()
+    except (OSError, subprocess.CalledProcessError):
         return "its Python does not run, or has no pip"
-    version = found.stdout.strip()
     if os.environ.get("PYTHON_CHOSEN") and version != VERSION or tuple(map(int, version.split("."))) < (3, 11):
         return f"it has Python {version}"
     # Scripts name their interpreter by its full path, which is wrong once the folder has been moved or copied.
     pip = venv / "bin/pip"
-    script = re.search(rb"(/[^\n\"]*)/bin/python", pip.read_bytes()[:1000] if pip.exists() else b"")
-    home = Path(os.fsdecode(script[1])) if script else None
-    return "" if home and home.exists() and home.samefile(venv) else "its folder was moved or copied"
+    named = re.search(r"(/[^\n\"]*)/bin/python", os.fsdecode(pip.read_bytes()[:1000]) if pip.exists() else "")
+    return "" if named and Path(named[1]).resolve() == venv.resolve() else "its folder was moved or copied"
 
 
 def make_venv(venv: Path) -> None:
@@ -139,6 +133,8 @@ def install(venv: Path, lock_fd: int) -> None:
     (venv / "course-stamp").write_text("installing")
     # --no-deps: the lock is complete. --no-compile: Python compiles what it imports; compiling all of it ahead takes
     # a third of the install. --only-binary: a missing wheel is a clear message now, not a failed C++ build later.
+    # pip first: the one that comes with Debian's Python takes twice as long.
+    pip_install(venv, lock_fd, 0, ["--upgrade", "pip>=25.3"])
     options = ["--no-deps", "--no-compile", "--only-binary", ":all:", "--progress-bar", "off", "--no-input"]
     pip_install(venv, lock_fd, total, [*options, "-r", "requirements.lock"])
     pip_install(venv, lock_fd, 0, ["--no-deps", "--no-build-isolation", "-e", "."])
@@ -150,48 +146,41 @@ def pip_install(venv: Path, lock_fd: int, total: int, arguments: list[str]) -> N
     process = subprocess.Popen(
         [venv / "bin/python", "-m", "pip", "install", *arguments], cwd=ROOT, env=environment(venv), pass_fds=[lock_fd],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-    )  # fmt: skip
+    )
     lines: list[str] = []
     reader = threading.Thread(target=lambda: lines.extend(process.stdout), daemon=True)
     reader.start()
-    show = progress(total)
+    shown = ""
     try:
         while reader.is_alive():
             reader.join(0.2)
-            text = "".join(lines)
-            done = len(re.findall(r"^(?:Ignoring|Requirement already)", text, re.MULTILINE))
-            if "Installing collected packages" in text:
-                show("unpacking", done + len(list(venv.glob("lib/python*/site-packages/*.dist-info"))))
-            elif names := re.findall(r"^Collecting ([\w.-]+)|^ +Downloading (\S+ \(.*\))", text, re.MULTILINE):
-                show("downloading", done + sum(bool(name) for name, _ in names), max(names[-1]))
-            elif retry := re.findall(r"Retrying \(", text):
-                show(f"no answer from the package index (try {len(retry) + 1})", 0)
+            shown = total and progress("".join(lines), total, venv, shown)
         process.wait()
     finally:
         process.terminate()  # when interrupted, leave nothing writing behind us
         process.wait()
-        show("", total)
+        print(end="\n" if shown and sys.stdout.isatty() else "", flush=True)
     if process.returncode:
         raise Stop(explain("".join(lines), venv))
 
 
-def progress(total: int):
-    """show(what, done, detail): a bar on a terminal; elsewhere, as in a log, a line at each quarter."""
-    last = ""
-
-    def show(what: str, done: int, detail: str = "") -> None:
-        nonlocal last
-        done = min(done, total)
-        if not total or not what:
-            print(end="\n" if last and sys.stdout.isatty() else "", flush=True)
-        elif sys.stdout.isatty():
-            last = f"  [{'#' * (24 * done // total):24}] {done:3}/{total} {what} {detail}"
-            width = shutil.get_terminal_size().columns - 1
-            print("\r" + last[:width].ljust(width), end="", flush=True)
-        elif last != (last := f"  {what}: {4 * done // total * 25}% of {total}"):
-            say(last)
-
-    return show
+def progress(output: str, total: int, venv: Path, shown: str) -> str:
+    """Show how far pip is: a bar on a terminal; elsewhere, as in a log, a line at each quarter. What was shown."""
+    done, what = len(re.findall(r"^(?:Ignoring|Requirement already)", output, re.MULTILINE)), "waiting for the index"
+    if "Installing collected packages" in output:
+        what = "unpacking"
+        done += len(list(venv.glob("lib/python*/site-packages/*.dist-info")))
+    elif names := re.findall(r"^Collecting ([\w.-]+)|^ +Downloading (\S+ \(.*\))", output, re.MULTILINE):
+        what = "downloading " + max(names[-1])
+        done += sum(bool(name) for name, _ in names)
+    done = min(done, total)
+    if sys.stdout.isatty():
+        line = f"  [{'#' * (24 * done // total):24}] {done:3}/{total} {what}"
+        width = shutil.get_terminal_size().columns - 1
+        print("\r" + line[:width].ljust(width), end="", flush=True)
+    elif shown != (line := f"  {what.split()[0]}: {4 * done // total * 25}% of {total} packages"):
+        say(line)
+    return line
 
 
 @contextlib.contextmanager
@@ -199,9 +188,7 @@ def alone(venv: Path):
     """One set-up at a time. pip inherits the lock, so that a pip which outlives a killed `make` is waited for too."""
     venv.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{venv}.lock", "w") as lock:
-        with contextlib.suppress(ImportError, OSError):  # some network file systems have no locks
-            import fcntl
-
+        with contextlib.suppress(OSError):  # some network file systems have no locks
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -245,10 +232,9 @@ def headless() -> bool:
     display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if "SSH_CONNECTION" in os.environ or sys.platform.startswith("linux") and not display:
         return True
-    try:
+    with contextlib.suppress(webbrowser.Error):
         return not webbrowser.get()
-    except webbrowser.Error:
-        return True
+    return True
 
 
 def lab(venv: Path, arguments: list[str]) -> None:
