@@ -67,7 +67,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.set_xlabel(f"modelled time ({name})", fontsize=9)
     ax.set_title(title if title is not None else
-                 f"{schedule.name}: {total:.4g} {name}, core busy {timeline.utilisation:.0%}, {timeline.limited_by}",
+                 f"{schedule.name}: {total:.4g} {name}, core busy {timeline.utilisation:.0%}, {timeline.bound}-bound",
                  fontsize=10, loc="left")
     return ax
 

@@ -80,18 +80,11 @@ class Timeline:
         terms = self.terms
         return max(terms, key=terms.get)
 
-    @property
-    def limited_by(self) -> str:
-        """The bound in words, where it explains the total; a loop far above all bounds is held up by its own order."""
-        if self.total > 1.25 * max(self.terms.values()) + self.fill + self.drain:
-            return "held up by the order of its waits"
-        return f"{self.bound}-bound"
-
     def __str__(self) -> str:
         unit, name = unit_of(self.total)
         terms = ", ".join(f"{k} {v / unit:.4g}" for k, v in self.terms.items())
         return (f"{self.schedule.name} on {self.machine.name}: {self.total / unit:.4g} {name} modelled, core busy "
-                f"{self.utilisation:.0%}, {self.limited_by} (lower bounds: {terms} {name}), fill {self.fill / unit:.4g}, "
+                f"{self.utilisation:.0%}, {self.bound}-bound (lower bounds: {terms} {name}), fill {self.fill / unit:.4g}, "
                 f"drain {self.drain / unit:.4g} {name}{self._sram}")
 
     @property

@@ -91,7 +91,7 @@ class ScheduleExplorer:
     def headline(self) -> str:
         """Total time, utilisation and bound, in one line."""
         t = self.timeline
-        return f"{_time(t.total)} modelled · core busy {t.utilisation:.0%} · {t.limited_by}"
+        return f"{_time(t.total)} modelled · core busy {t.utilisation:.0%} · {t.bound}-bound"
 
     @property
     def details(self) -> str:

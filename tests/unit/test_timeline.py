@@ -62,18 +62,6 @@ def test_inputs_only_time_lies_between_the_bound_and_one_fill_more(steps, depth,
     assert max(pl.timeline(schedule, machine).terms.values()) == pytest.approx(bound)
 
 
-def test_a_badly_ordered_loop_is_not_blamed_on_a_bound():
-    def two_slots_that_wait_at_once(N, A, X, Y, B):
-        for i in range(N):
-            pl.copy_in_start(A[i], X[i % 2])
-            pl.copy_in_wait(X[i % 2])
-            pl.compute(X[i % 2], Y[i % 2])
-            pl.copy_out_start(Y[i % 2], B[i])
-            pl.copy_out_wait(Y[i % 2])
-    assert pl.timeline(pl.record(two_slots_that_wait_at_once, 8)).limited_by == "held up by the order of its waits"
-    assert pl.timeline(pl.record(loops.rolled, 8)).limited_by == "compute-bound"
-
-
 def test_sram_that_does_not_fit_is_said():
     assert "needs 40,000 bytes of SRAM; one kernel has 16,000" in str(
         pl.timeline(pl.record(loops.rolled, 4, block_bytes=10_000)))
