@@ -62,6 +62,12 @@ def test_inputs_only_time_lies_between_the_bound_and_one_fill_more(steps, depth,
     assert max(pl.timeline(schedule, machine).terms.values()) == pytest.approx(bound)
 
 
+def test_sram_that_does_not_fit_is_said():
+    assert "needs 40,000 bytes of SRAM; one kernel has 16,000" in str(
+        pl.timeline(pl.record(loops.rolled, 4, block_bytes=10_000)))
+    assert "SRAM" not in str(pl.timeline(pl.record(loops.rolled, 4)))
+
+
 def test_a_timeline_says_in_words_that_it_is_modelled():
     assert "µs modelled" in str(pl.timeline(pl.record(loops.rolled, 4)))
 
