@@ -117,7 +117,8 @@ def registered() -> Mapping[str, Any]:
 # Reading the sources
 
 
-def read_course(root: Path, exercises: Mapping[str, Any], say: Callable[[str], None] = lambda line: None) -> list[Chapter]:
+def read_course(root: Path, exercises: Mapping[str, Any],
+                say: Callable[[str], None] = lambda line: None) -> list[Chapter]:
     """Every chapter below root/solutions, in order; raises one BuildError with the problems of all."""
     sources = sorted(path for path in (root / "solutions").glob("*/*.py") if not path.name.startswith("_"))
     if not sources:
@@ -129,14 +130,14 @@ def read_course(root: Path, exercises: Mapping[str, Any], say: Callable[[str], N
         except BuildError as error:
             problems += error.problems
             continue
-        points = sum(exercises[number].points for number in chapter.exercises)
-        say(f"{path.relative_to(root)}: {len(chapter.released)} cells, {len(chapter.exercises)} exercises, {points:g} points")
+        where, points = path.relative_to(root), sum(exercises[number].points for number in chapter.exercises)
+        say(f"{where}: {len(chapter.released)} cells, {len(chapter.exercises)} exercises, {points:g} points")
         for number in chapter.exercises:
-            if homes.setdefault(number, path) != path:
-                problems.append(f"{path.relative_to(root)}: exercise {number} is in {homes[number].relative_to(root)} too")
+            if homes.setdefault(number, where) != where:
+                problems.append(f"{where}: exercise {number} is in {homes[number]} too")
         missing = [number for number in exercises
                    if number.split(".")[0] == str(int(chapter.name[:2])) and number not in chapter.exercises]
-        problems += [f"{path.relative_to(root)}: exercise {number} has a check but no cell here; write its "
+        problems += [f"{where}: exercise {number} has a check but no cell here; write its "
                      f"`# %% exercise=\"{number}\"` cell or remove the check" for number in missing]
     if problems:
         raise BuildError(*problems)
@@ -153,6 +154,8 @@ def read_chapter(path: Path, root: Path, exercises: Mapping[str, Any]) -> Chapte
         ast.parse(text)
     except SyntaxError as error:
         raise BuildError(f"{where}:{error.lineno}: {error.msg}: {(error.text or '').strip()}") from None
+    if not re.match(r"# %%(\s|$)", text):
+        raise BuildError(f"{where}:1: text before the first cell; let the file begin with `# %% [markdown]`")
     cells = jupytext.reads(text, fmt="py:percent").cells
     markers = [number for number, line in enumerate(text.split("\n"), start=1) if re.match(r"# %%(\s|$)", line)]
     chapter = str(int(path.name[:2]))
@@ -176,8 +179,6 @@ def read_chapter(path: Path, root: Path, exercises: Mapping[str, Any]) -> Chapte
         secret = next((word for word in SECRETS if word in cell.source), None)
         for key in sorted(options.keys() - OPTIONS):
             problem(index, f"unknown cell option {key!r}; a marker may carry {', '.join(sorted(OPTIONS))}")
-        if cell.cell_type == "raw":
-            problem(index, "text before the first cell; let the file begin with `# %% [markdown]`")
 
         if answer and check:
             problem(index, "one cell is either an exercise or its check; split it in two")
@@ -219,7 +220,7 @@ def read_chapter(path: Path, root: Path, exercises: Mapping[str, Any]) -> Chapte
             elif call := hidden_call(cell.source, check):
                 cell.source += f"\n### BEGIN HIDDEN TESTS\n{call}\n### END HIDDEN TESTS"
             else:
-                problem(index, f'the check cell must end with check("{check}", …): nbgrader reads the score that it shows')
+                problem(index, f'the check cell must end with check("{check}", …), whose score nbgrader reads')
         elif cell.cell_type == "markdown" and answered:
             list(answered.values())[-1].extend(HINTS.findall(cell.source))
         if tags:
@@ -278,7 +279,9 @@ def _name(cells: list[NotebookNode]) -> None:
 
 def generate(root: Path, source: Path, release: Path, units: list[str], gradebook: bool = False) -> None:
     """nbgrader's generate_assignment for each unit, under our nbgrader_config.py."""
-    from nbgrader.apps.api import NbGraderAPI
+    from nbgrader.converters import GenerateAssignment
+    from nbgrader.coursedir import CourseDirectory
+    from nbgrader.utils import capture_log
     from traitlets.config.loader import PyFileConfigLoader
 
     config = PyFileConfigLoader("nbgrader_config.py", path=str(Path(__file__).parent)).load_config()
@@ -291,18 +294,18 @@ def generate(root: Path, source: Path, release: Path, units: list[str], gradeboo
         config.SaveCells.enabled = False
         config.GenerateAssignment.no_database = True
     with _scripts_on_path():
-        api = NbGraderAPI(config=config)
         for unit in units:
-            result = api.generate_assignment(unit)
+            course = CourseDirectory(config=config, assignment_id=unit)
+            result = capture_log(GenerateAssignment(coursedir=course, config=config))
             if not result["success"]:
-                raise BuildError(f"{unit}: nbgrader generate_assignment failed; nothing was released. {_advice(result)}")
+                raise BuildError(f"{unit}: nbgrader generate_assignment failed. {_advice(result)}")
 
 
 def _advice(result: Mapping[str, Any]) -> str:
     log = result.get("log", "") + (result.get("error") or "")
     if "submissions associated" in log:
-        return ("The gradebook holds submissions of this unit, and an exercise, a check or a chapter was added or removed. "
-                "Export the grades, move .nbgrader/gradebook.db aside, and build again")
+        return ("The gradebook holds submissions of this unit, and an exercise, a check or a chapter was added or "
+                "removed. Export the grades, move .nbgrader/gradebook.db aside, and build again")
     return "nbgrader said:\n" + "\n".join(log.strip().split("\n")[-15:])
 
 
@@ -389,7 +392,8 @@ def find_root() -> Path:
 
 def main(argv: list[str] | None = None) -> int:
     """0: built, or up to date; 1: an error, or (with --check) out of date."""
-    parser = argparse.ArgumentParser(prog="autograder build", description="Build the student notebooks from solutions/.")
+    parser = argparse.ArgumentParser(prog="autograder build",
+                                     description="Build the student notebooks from solutions/.")
     parser.add_argument("--check", action="store_true", help="change nothing; say whether notebooks/ is up to date")
     parser.add_argument("--root", type=Path, help="the course's repository (default: where this package lies)")
     parser.add_argument("--out", type=Path, help="write the release there, and nothing else")

@@ -3,7 +3,7 @@
     JUPYTER_CONFIG_PATH=<repository>/autograder nbgrader autograde unit1
 
 Released notebooks are notebooks/<unit>/; all that nbgrader makes for itself stays in the git-ignored .nbgrader/.
-An instructor's own settings (a PostgreSQL db_url, say) go into ~/.jupyter/nbgrader_config.py, which wins over this file.
+An instructor's own settings (a PostgreSQL db_url, say) go into ~/.jupyter/nbgrader_config.py, which wins.
 """
 from pathlib import Path
 

@@ -99,7 +99,7 @@ class ClearHoles(ClearSolutions):
 class FailClosed(NbGraderPreprocessor):
     """Only a check's score earns points: nbgrader gives full marks to a test cell that shows no number, or NaN.
 
-    A warning beside a score does not cost the points, as it would in nbgrader; it moves to stdout, where it is still read.
+    A warning beside a score does not cost the points, as it would in nbgrader; it moves to stdout, still to be read.
     """
 
     def preprocess_cell(self, cell, resources, index):
@@ -112,8 +112,8 @@ class FailClosed(NbGraderPreprocessor):
                 if output.output_type == "stream":
                     output.name = "stdout"
         elif not failed:
-            reason = f"{cell.metadata.nbgrader.grade_id} showed no score, so it earns no points"
-            cell.outputs.insert(0, new_output("error", ename="NoScore", evalue=reason, traceback=[f"NoScore: {reason}"]))
+            why = f"{cell.metadata.nbgrader.grade_id} showed no score, so it earns no points"
+            cell.outputs.insert(0, new_output("error", ename="NoScore", evalue=why, traceback=[f"NoScore: {why}"]))
         return cell, resources
 
 
