@@ -2,11 +2,12 @@
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
+from traitlets.config.loader import PyFileConfigLoader
 
 from autograder.build import BuildError, main, outdated
 from autograder.preprocessors import HoleError, punch
 
-from .conftest import CHAPTER, POINTS
+from .conftest import CHAPTER, POINTS, ROOT
 
 
 def cells(path):
@@ -223,3 +224,13 @@ def test_the_command_says_what_is_wrong_and_fails(course, capsys):
 def test_the_command_for_the_real_course_reaches_it_from_any_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_nbgrader_finds_the_repository_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = PyFileConfigLoader("nbgrader_config.py", path=str(ROOT / "autograder")).load_config().CourseDirectory
+    assert config.root == str(ROOT)
+    assert config.release_directory == "notebooks"
+    assert config.db_url == f"sqlite:///{ROOT}/.nbgrader/gradebook.db"
+    for step in ("source", "submitted", "autograded", "feedback"):
+        assert config[f"{step}_directory"].startswith(".nbgrader/")  # git-ignored

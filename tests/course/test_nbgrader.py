@@ -1,0 +1,147 @@
+"""Real nbgrader on a release: `validate`, and `autograde` with the scores that reach the gradebook."""
+import nbformat
+import pytest
+from nbgrader.api import Gradebook
+
+from autograder.build import build
+
+from .conftest import ROOT, Course, nbgrader
+
+pytestmark = pytest.mark.classroom
+
+RIGHT = {"ex-2-1": "utilisation = 6 / 8", "ex-2-2": "def slot(step, depth):\n    return step % depth"}
+HALF = {"ex-2-1": "utilisation = 75", "ex-2-2": "def slot(step, depth):\n    return 0"}
+
+
+def answered(course: Course, answers: dict, change=lambda notebook: None):
+    notebook = nbformat.read(course.released, as_version=4)
+    for cell in notebook.cells:
+        cell.source = answers.get(cell.id, cell.source)
+    change(notebook)
+    return notebook
+
+
+def submit(course: Course, student: str, *rest) -> None:
+    folder = course.root / ".nbgrader" / "submitted" / student / "unit1"
+    folder.mkdir(parents=True)
+    nbformat.write(answered(course, *rest), folder / course.released.name)
+
+
+def scores(course: Course, student: str, unit: str = "unit1") -> dict[str, float]:
+    with Gradebook(f"sqlite:///{course.root}/.nbgrader/gradebook.db") as gradebook:
+        submission = gradebook.find_submission(unit, student)
+        assert not submission.needs_manual_grade
+        return {grade.name: grade.score for notebook in submission.notebooks for grade in notebook.grades}
+
+
+def cell(notebook, name):
+    return next(cell for cell in notebook.cells if cell.id == name)
+
+
+def quiet(notebook):  # a test cell that shows nothing, by way of a learner's own `check`
+    cell(notebook, "ex-2-2").source += "\ncheck = lambda *a, **k: None"
+
+
+def not_a_number(notebook):
+    cell(notebook, "ex-2-2").source += "\ncheck = lambda *a, **k: float('nan')"
+
+
+def more_than_all(notebook):
+    cell(notebook, "ex-2-2").source += "\ncheck = lambda *a, **k: 99.0"
+
+
+def warns(notebook):
+    cell(notebook, "ex-2-2").source = ("def slot(step, depth):\n    import sys\n    print('careful', file=sys.stderr)\n"
+                                       "    return step % depth")
+
+
+def without_test(notebook):
+    notebook.cells.remove(cell(notebook, "test-2-2"))
+
+
+def edited_test(notebook):
+    cell(notebook, "test-2-2").source = "2.0"
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """One real `nbgrader autograde unit1`, from another folder, over every kind of submission."""
+    course = Course(tmp_path_factory.mktemp("graded") / "course")
+    course.write()
+    course.build()
+    submit(course, "right", RIGHT)
+    submit(course, "half", HALF)
+    submit(course, "untouched", {})
+    for change in (quiet, not_a_number, more_than_all, warns, without_test, edited_test):
+        submit(course, change.__name__, RIGHT if change is not edited_test else HALF, change)
+    done = course.nbgrader("autograde", "unit1", cwd=tmp_path_factory.mktemp("elsewhere"))
+    assert done.returncode == 0, done.stderr[-3000:]
+    return course
+
+
+@pytest.mark.parametrize("student, one, two", [
+    ("right", 1, 2),
+    ("half", 0, 2 * 2 / 5),  # the hidden form of the check tries five steps, the visible one four
+    ("untouched", 0, 0),
+    ("warns", 1, 2),
+    ("quiet", 1, 0),
+    ("not_a_number", 1, 0),
+    ("more_than_all", 1, 0),
+    ("without_test", 1, 2),
+    ("edited_test", 0, 2 * 2 / 5),
+])
+def test_the_gradebook_holds_what_the_answers_earn(graded, student, one, two):
+    assert scores(graded, student) == {"test-2-1": one, "test-2-2": pytest.approx(two)}
+
+
+def test_validate_tells_right_from_unfinished(graded, tmp_path):
+    for answers, passes in ((RIGHT, True), (HALF, False), ({}, False)):
+        path = tmp_path / "02_overlap.ipynb"
+        nbformat.write(answered(graded, answers), path)
+        done = graded.nbgrader("validate", str(path), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr  # nbgrader's own way: the verdict is in the text alone
+        assert ("Success! Your notebook passes all the tests." in done.stdout) is passes, done.stdout
+
+
+# The real course
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """The course's own sources, built and graded in a folder of their own, the repository's gradebook left alone."""
+    root = tmp_path_factory.mktemp("real")
+    (root / "solutions").symlink_to(ROOT / "solutions")
+    build(root)
+    course = Course(root)
+    units = sorted(folder.name for folder in (root / "notebooks").iterdir())
+    for unit in units:
+        for student, step in (("right", ".nbgrader/source"), ("untouched", "notebooks")):
+            folder = root / ".nbgrader" / "submitted" / student / unit
+            folder.mkdir(parents=True)
+            for path in (root / "notebooks" / unit).glob("*.ipynb"):
+                notebook = nbformat.read(path, as_version=4)
+                full = {c.id: c for c in nbformat.read(root / step / unit / path.name, as_version=4).cells}
+                for each in notebook.cells:
+                    if each.id.startswith("ex-"):
+                        each.source = full[each.id].source
+                nbformat.write(notebook, folder / path.name)
+        done = course.nbgrader("autograde", unit)
+        assert done.returncode == 0, done.stderr[-3000:]
+    return course, units
+
+
+def test_real_solutions_earn_full_marks_and_untouched_notebooks_none(real):
+    course, units = real
+    for unit in units:
+        with Gradebook(f"sqlite:///{course.root}/.nbgrader/gradebook.db") as gradebook:
+            possible = {grade.name: grade.max_score for notebook in gradebook.find_assignment(unit).notebooks
+                        for grade in notebook.grade_cells}
+        assert scores(course, "right", unit) == possible
+        assert scores(course, "untouched", unit) == dict.fromkeys(possible, 0)
+
+
+def test_validate_passes_on_real_solutions(real):
+    course, units = real
+    for unit in units:
+        for path in (course.root / ".nbgrader" / "submitted" / "right" / unit).glob("*.ipynb"):
+            done = nbgrader("validate", str(path), cwd=path.parent)
+            assert "Success!" in done.stdout, done.stdout + done.stderr
