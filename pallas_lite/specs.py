@@ -200,18 +200,25 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
         sizes.append(int(n))
     blocks = index_table(spec.index_map, where, grid, len(dims), scalars)
     counts = tuple(-(-size // n) for size, n in zip(shape, sizes, strict=True))
-    for step, block in enumerate(blocks):
-        for d, (b, count) in enumerate(zip(block, counts, strict=True)):
-            if not 0 <= b < count:
-                # A multiple of the block size that would be in range as an element: the classic slip.
-                offset = b > 0 and b % sizes[d] == 0 and b // sizes[d] < count
-                mend = ("index maps return block indices, not element offsets." if offset else
-                        "Change the index map, the grid or the block shape.")
-                raise BlockIndexError(
-                    f"{where}, step {step}: index_map gives {block}, but block index {b} is out of range in dimension "
-                    f"{d} ({many(count, 'block')} of {sizes[d]}, so 0 to {count - 1}). {mend}")
+    _check_range(where, blocks, counts, sizes)
     mode = spec.pipeline_mode
     return Operand(name, name, is_output, mode.buffer_count if mode else 2, shape, dtype, tuple(sizes), squeeze, blocks)
+
+
+def _check_range(where, blocks, counts, sizes):
+    table = np.asarray(blocks, np.int64).reshape(len(blocks), len(counts))
+    outside = (table < 0) | (table >= np.asarray(counts, np.int64))
+    if not outside.any():
+        return
+    step, d = (int(i) for i in np.argwhere(outside)[0])
+    # All indices of a dimension have a common factor, and would be in range without it: the classic slip.
+    factor = math.gcd(*table[:, d].tolist())
+    slip = factor > 1 and table[:, d].max() // factor < counts[d]
+    mend = ("index maps return block indices, not element offsets." if slip else
+            "Change the index map, the grid or the block shape.")
+    raise BlockIndexError(f"{where}, step {step}: index_map gives {tuple(table[step].tolist())}, but block index "
+                          f"{table[step, d]} is out of range in dimension {d} ({many(counts[d], 'block')} of {sizes[d]}, so 0 "
+                          f"to {counts[d] - 1}). {mend}")
 
 
 def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars=()) -> list[tuple[int, ...]]:
