@@ -109,7 +109,7 @@ def bootstrap():
     [
         ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "disk space"),
         ("PermissionError: [Errno 13] Permission denied: '/x/.venv'", "folder of your own"),
-        ("The virtual environment was not created because ensurepip is not available.", "sudo apt install"),
+        ("The virtual environment was not created because ensurepip is not\navailable. On Debian", "sudo apt install"),
         ("/usr/bin/python3: No module named venv", "sudo apt install"),
         ("WARNING: Retrying (Retry(total=4)) after connection broken by NewConnectionError\n"
          "ERROR: No matching distribution found for alembic==1.20.1", "Check the network"),

@@ -34,13 +34,13 @@ PROBLEMS = [
      "Free some, or put the environment on another disk:  make VENV=/other/disk/venv lab"),
     (r"Permission denied|Read-only file system|Errno 13\b|Errno 30\b",
      "Cannot write in {place}.\nClone the repository into a folder of your own, and run the command there."),
-    (r"ensurepip is not available|No module named '?(ensurepip|venv)|ensurepip.* non-zero exit",
+    (r"ensurepip is not\s+available|No module named '?(ensurepip|venv)|ensurepip.* non-zero exit",
      "This Python ({python}) comes without the part that makes virtual environments.\n"
      "  Debian or Ubuntu:  sudo apt install python{version}-venv\n"
      "  otherwise:         install a complete Python, or use conda (see README)"),
     (r"Retrying \(|Connection ?(Error|refused)|name resolution|ProxyError|SSLError|timed out",
      "The packages could not be downloaded. Check the network, and behind a proxy or with an index of your own, pip's\n"
-     "configuration (`pip config list`: index-url, proxy, cert).\n{tail}"),
+     "configuration (`pip config list`: index-url, proxy, cert).\n    {cause}"),
     (r"No matching distribution found",
      "A package has no build for Python {version} on this system. Try another, 3.11 to 3.13:\n"
      "  make PYTHON=/path/to/python lab\n{tail}"),
@@ -61,6 +61,7 @@ def explain(output: str, venv: Path) -> str:
     place = next(folder for folder in venv.parents if folder.exists())
     message = message.format(
         place=place, free=shutil.disk_usage(place).free / 1e9, needed=NEEDED_GB, python=sys.executable, version=VERSION,
+        cause=(re.findall(r"\[(?:Errno|SSL)[^\n]*?(?='|\)|$)", output, re.MULTILINE) or ["no answer"])[-1],
         tail="\n".join("    " + line for line in output.strip().splitlines()[-12:]),
     )
     return message + "\nThen run the same command again."
@@ -133,8 +134,9 @@ def install(venv: Path, lock_fd: int) -> None:
     (venv / "course-stamp").write_text("installing")
     # --no-deps: the lock is complete. --no-compile: Python compiles what it imports; compiling all of it ahead takes
     # a third of the install. --only-binary: a missing wheel is a clear message now, not a failed C++ build later.
-    # pip first: the one that comes with Debian's Python takes twice as long.
-    pip_install(venv, lock_fd, 0, ["--upgrade", "pip>=25.3"])
+    # A new pip takes half the time of the one in Debian's Python; an index without it is no obstacle.
+    with contextlib.suppress(Stop):
+        pip_install(venv, lock_fd, 0, ["--upgrade", "--retries", "1", "pip>=25.3"])
     options = ["--no-deps", "--no-compile", "--only-binary", ":all:", "--progress-bar", "off", "--no-input"]
     pip_install(venv, lock_fd, total, [*options, "-r", "requirements.lock"])
     pip_install(venv, lock_fd, 0, ["--no-deps", "--no-build-isolation", "-e", "."])
