@@ -1,4 +1,4 @@
-"""The simulator against jnp and against upstream's two interpreters, on the tutorial's kernels. Milliseconds, one run."""
+"""The simulator against jnp and against upstream's two interpreters, on the tutorial's kernels. In ms, one run."""
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,7 +28,8 @@ def main() -> None:
         interpret = jax.jit(add(upstream, n, block, interpret=True))
         params = jax.jit(add(upstream, n, block, interpret=upstream_tpu.InterpretParams()))
         rows.append((f"add {n}² in {block}² blocks, {(n // block) ** 2} steps", *(
-            1e3 * median(lambda f=f, x=x, y=y: jax.block_until_ready(f(x, y)), runs) for f in (plain, ours, interpret, params))))
+            1e3 * median(lambda f=f, x=x, y=y: jax.block_until_ready(f(x, y)), runs)
+            for f in (plain, ours, interpret, params))))
     print(f"{'':36}{'jnp':>9}{'ours':>9}{'interpret=True':>16}{'InterpretParams':>17}{'interpret/ours':>16}")
     for name, *ms in rows:
         print(f"{name:36}{ms[0]:9.1f}{ms[1]:9.1f}{ms[2]:16.1f}{ms[3]:17.1f}{ms[2] / ms[1]:16.1f}")

@@ -1,7 +1,7 @@
 """body: a kernel function -> one step on the values of its slots, traced once. Used by call.py and the engines.
 
-A kernel that only computes is traced with refs on JAX values, so that one trace serves stepping and the compiled loop. A
-kernel with copies of its own raises NeedsStepping here; engines/step.py runs it.
+A kernel that only computes is traced with refs on JAX values, so that one trace serves stepping and the compiled loop.
+A kernel with copies of its own raises NeedsStepping here; engines/step.py runs it.
 """
 import contextlib
 import contextvars
@@ -108,7 +108,8 @@ class Body:
         self.apply = apply
         self.jaxpr = jax.make_jaxpr(apply)(ids, [jax.ShapeDtypeStruct(s, d) for _, s, d in avals]).jaxpr
         # Does the kernel ask which step it is?
-        self.uses_position = any(v is i for e in self.jaxpr.eqns for v in e.invars for i in self.jaxpr.invars[:len(grid)])
+        positions = self.jaxpr.invars[:len(grid)]
+        self.uses_position = any(v is i for e in self.jaxpr.eqns for v in e.invars for i in positions)
         refs = [e.outvars[0] for e in self.jaxpr.eqns if e.primitive.name == "new_ref"]
         # Each memory makes two refs: its values, and its out-of-bounds flag.
         self.written = [_writes(self.jaxpr, r) for r in refs[::2]][:len(avals)]
@@ -136,7 +137,8 @@ class Body:
     def refuse(self, i: int, t: int):
         """The error for an access past the end of ref i, at step t."""
         name, shape, _ = self.avals[i]
-        raise BlockIndexError(f"step {t}: an index into {name}, which has shape {tuple(shape)}, goes past its end. A slice "
+        raise BlockIndexError(f"step {t}: an index into {name}, which has shape {tuple(shape)}, goes past its end. A "
+                              "slice "
                               "past the end does not shift: guard it, or make the block larger.")
 
     @property
@@ -155,7 +157,8 @@ def run_kernel(kernel, unflatten, refs, ids, grid):
     with at_position(ids, grid):
         out = kernel(*args, **kwargs)
     if out is not None:
-        raise SpecError(f"{kernel_name(kernel)} returns a value; a kernel returns nothing and writes its results into its "
+        raise SpecError(f"{kernel_name(kernel)} returns a value; a kernel returns nothing and writes its results into "
+                        "its "
                         "output refs (o_ref[...] = ...).")
 
 
@@ -165,7 +168,8 @@ def check_arity(kernel, args, kwargs):
     except TypeError:
         n = len(args) + len(kwargs)
         raise SpecError(f"{kernel_name(kernel)}{inspect.signature(kernel)} does not fit the call, which gives it "
-                        f"{many(n, 'ref')}: the operands, then the outputs, then the scratch. Give the kernel one parameter "
+                        f"{many(n, 'ref')}: the operands, then the outputs, then the scratch. Give the kernel one "
+                        "parameter "
                         "for each.") from None
     except ValueError:
         pass  # a callable without a signature: tracing will tell
@@ -209,7 +213,8 @@ def _overwritten_first(jaxpr, ref) -> bool:
 
 # Operations on indices, shapes and types move data; they are not arithmetic on it.
 _FREE = {"broadcast_in_dim", "reshape", "transpose", "convert_element_type", "get", "swap", "new_ref", "freeze",
-         "slice", "squeeze", "concatenate", "iota", "copy", "dynamic_slice", "dynamic_update_slice", "addupdate", "split"}
+         "slice", "squeeze", "concatenate", "iota", "copy", "dynamic_slice", "dynamic_update_slice", "addupdate",
+         "split"}
 
 
 def count_flops(jaxpr) -> int:

@@ -59,7 +59,8 @@ class _Row:
             what = "slot" if "slots" in self.kind else "block"
             has = f"{what}s 0 to {self.size - 1}" if self.size > 1 else f"only {what} 0" if self.size else f"no {what}s"
             mend = "Take the index modulo the number of slots." if what == "slot" else "Guard the copy with an if."
-            raise BlockIndexError(f"step {self.tape.runs}: {self.name}[{i}] does not exist: {self.name} has {has}. {mend}")
+            raise BlockIndexError(f"step {self.tape.runs}: {self.name}[{i}] does not exist: {self.name} has {has}. "
+                                  f"{mend}")
         return _Place(self, i)
 
 
@@ -98,7 +99,8 @@ class _Tape:
 def _places(verb, given, kinds):
     for place, kind in zip(given, kinds, strict=True):
         if not isinstance(place, _Place):
-            raise PipelineError(f"{verb}({', '.join(map(str, given))}): it takes blocks and slots such as A[0] or X[1], not "
+            raise PipelineError(f"{verb}({', '.join(map(str, given))}): it takes blocks and slots such as A[0] or "
+                                "X[1], not "
                                 f"{place!r}.")
         if place.row.kind != kind:
             raise PipelineError(f"{verb}({', '.join(map(str, given))}): {place} is one of the {place.row.kind}; here "

@@ -45,7 +45,8 @@ def pallas_call(kernel, out_shape, *, grid_spec=None, grid=(), in_specs=None, ou
     prefetched = 0
     if grid_spec is not None:
         if grid or in_specs is not None or out_specs is not None or scratch_shapes:
-            raise SpecError("give grid, in_specs, out_specs and scratch_shapes either in grid_spec or beside it, not both.")
+            raise SpecError("give grid, in_specs, out_specs and scratch_shapes either in grid_spec or beside it, not "
+                            "both.")
         grid, in_specs, out_specs = grid_spec.grid, grid_spec.in_specs, grid_spec.out_specs
         scratch_shapes, prefetched = grid_spec.scratch_shapes, grid_spec.num_scalar_prefetch
     if on_hazard not in ("warn", "raise", "ignore"):
@@ -87,7 +88,8 @@ class Call:
         """What the call would do, from arrays or ShapeDtypeStructs. Nothing runs. Prefetched scalars must be arrays."""
         scalars, arrays = arrays[:self.prefetched], arrays[self.prefetched:]
         if any(isinstance(s, (jax.ShapeDtypeStruct, jax.core.Tracer)) for s in scalars):
-            raise NotSupportedError(f"{self.name}: prefetched scalars choose the blocks, so they must be concrete arrays here, "
+            raise NotSupportedError(f"{self.name}: prefetched scalars choose the blocks, so they must be concrete "
+                                    "arrays here, "
                                     "not traced or ShapeDtypeStructs. Call it outside jax.jit.")
         scalars = tuple(np.asarray(s) for s in scalars)
         flat, tree = jax.tree.flatten(arrays)
@@ -101,21 +103,26 @@ class Call:
         in_specs = self._match(self.in_specs, flat, "in_specs")
         outs, out_tree = jax.tree.flatten(list(self.out_shape) if isinstance(self.out_shape, tuple) else self.out_shape)
         out_specs = self._match(self.out_specs, outs, "out_specs")
-        names = operand_names(self.kernel, len(scalars), len(flat), len(outs), len(jax.tree.leaves(self.scratch_shapes)))
-        operands = [_specs.resolve(s, n, a, self.grid, i >= len(flat), scalars)
-                    for i, (s, n, a) in enumerate(zip(in_specs + out_specs, names[len(scalars):], flat + outs, strict=False))]
+        n_scratch = len(jax.tree.leaves(self.scratch_shapes))
+        names = operand_names(self.kernel, len(scalars), len(flat), len(outs), n_scratch)
+        wanted = zip(in_specs + out_specs, names[len(scalars):], flat + outs, strict=False)
+        operands = [_specs.resolve(spec, name, aval, self.grid, i >= len(flat), scalars)
+                    for i, (spec, name, aval) in enumerate(wanted)]
         for source, target in self.aliases.items():
             self._alias(operands, source - len(scalars), target, len(flat), len(outs))
         return Traced(self, tuple(operands), scalars, tuple(names), tree, out_tree)
 
     def _alias(self, operands, source, target, n_in, n_out):
         if not 0 <= source < n_in or not 0 <= target < n_out:
-            raise SpecError(f"{self.name}: input_output_aliases {dict(self.aliases)}: operands are counted flat, prefetched "
-                            f"scalars included (here {self.prefetched} to {self.prefetched + n_in - 1}), outputs from 0 to "
+            raise SpecError(f"{self.name}: input_output_aliases {dict(self.aliases)}: operands are counted flat, "
+                            "prefetched "
+                            f"scalars included (here {self.prefetched} to {self.prefetched + n_in - 1}), outputs from "
+                            "0 to "
                             f"{n_out - 1}.")
         x, y = operands[source], operands[n_in + target]
         if (x.shape, x.dtype) != (y.shape, y.dtype):
-            raise SpecError(f"{self.name}: operand {x.name} ({x.dtype}{list(x.shape)}) cannot share its memory with output "
+            raise SpecError(f"{self.name}: operand {x.name} ({x.dtype}{list(x.shape)}) cannot share its memory with "
+                            "output "
                             f"{y.name} ({y.dtype}{list(y.shape)}). Aliased arrays have one shape and dtype.")
         operands[n_in + target] = _specs.aliased(y, x)
 
@@ -151,10 +158,11 @@ def operand_names(kernel, n_scalars: int, n_in: int, n_out: int, n_scratch: int)
     """
     try:
         parameters = inspect.signature(kernel).parameters.values()
-        names = [p.name.removesuffix("_ref").strip("_") for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        names = [p.name.removesuffix("_ref").strip("_") for p in parameters
+                 if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     except (TypeError, ValueError):
         names = []
     if len(names) != n_scalars + n_in + n_out + n_scratch or len(set(names)) != len(names) or not all(names):
-        names = [f"{kind}{i}" for kind, n in (("scalars", n_scalars), ("in", n_in), ("out", n_out), ("scratch", n_scratch))
-                 for i in range(n)]
+        kinds = {"scalars": n_scalars, "in": n_in, "out": n_out, "scratch": n_scratch}
+        names = [f"{kind}{i}" for kind, n in kinds.items() for i in range(n)]
     return names

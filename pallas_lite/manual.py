@@ -45,12 +45,15 @@ def make_async_copy(src_ref, dst_ref, sem) -> AsyncCopy:
     _machine("make_async_copy")
     for what, ref in (("source", src_ref), ("target", dst_ref), ("semaphore", sem)):
         if not isinstance(ref, Ref):
-            raise SpecError(f"make_async_copy: the {what} is {ref!r}; give a ref (x_ref or x_ref.at[...]), not a value.")
+            raise SpecError(f"make_async_copy: the {what} is {ref!r}; give a ref (x_ref or x_ref.at[...]), not a "
+                            "value.")
     if src_ref.shape != dst_ref.shape or src_ref.dtype != dst_ref.dtype:
-        raise SpecError(f"make_async_copy: the source is {src_ref!r} and the target {dst_ref!r}; a copy needs the same shape "
+        raise SpecError(f"make_async_copy: the source is {src_ref!r} and the target {dst_ref!r}; a copy needs the same "
+                        "shape "
                         "and dtype on both sides. Select the part with .at[...].")
     if sem.size != 1 or not sem.memory.is_semaphore:
-        raise SpecError(f"make_async_copy: {sem!r} is not one semaphore. Give SemaphoreType.DMA in scratch_shapes, or one of "
+        raise SpecError(f"make_async_copy: {sem!r} is not one semaphore. Give SemaphoreType.DMA in scratch_shapes, or "
+                        "one of "
                         "several with sem.at[i].")
     return AsyncCopy(src_ref, dst_ref, sem)
 
@@ -69,7 +72,8 @@ def sync_copy(src_ref, dst_ref) -> None:
 
 def make_async_remote_copy(*args, **kwargs):
     """Copies between chips are not simulated yet."""
-    raise NotSupportedError("make_async_remote_copy is not supported yet. Model the neighbour's buffer as another operand, and "
+    raise NotSupportedError("make_async_remote_copy is not supported yet. Model the neighbour's buffer as another "
+                            "operand, and "
                             "copy to it with make_async_copy.")
 
 
@@ -91,7 +95,8 @@ def emit_pipeline(body, *, grid, in_specs=(), out_specs=(), **unused):
 
     def run(*refs):
         if len(refs) != len(in_specs) + len(out_specs):
-            raise SpecError(f"emit_pipeline: {len(refs)} refs, but {len(in_specs)} in_specs and {len(out_specs)} out_specs.")
+            raise SpecError(f"emit_pipeline: {len(refs)} refs, but {len(in_specs)} in_specs and {len(out_specs)} "
+                            "out_specs.")
         operands = [_specs.resolve(spec, ref.memory.name, ref, grid, i >= len(in_specs))
                     for i, (spec, ref) in enumerate(zip(in_specs + out_specs, refs, strict=True))]
         indices = list(itertools.product(*map(range, grid)))

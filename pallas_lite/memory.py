@@ -1,4 +1,4 @@
-"""memory: what a simulated machine is free to choose: what memory holds before anybody writes it, and when copies land."""
+"""memory: what a simulated machine is free to choose: what memory holds at first, and when copies land."""
 from dataclasses import dataclass
 
 import numpy as np

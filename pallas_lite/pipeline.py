@@ -9,7 +9,7 @@ slot `visit % depth`. This is the loop that chapter 3 derives.
 
 
 def pipeline(engine, steps: int, operands) -> None:
-    """Run `steps` steps of a kernel, with every operand's copies as early, and every wait as late, as its slots allow."""
+    """Run `steps` steps of a kernel: every copy as early, and every wait as late, as the operand's slots allow."""
     inputs = [x for x in operands if not x.is_output]
     outputs = [x for x in operands if x.is_output]
 

@@ -1,8 +1,8 @@
 """races: the rule that decides what is wrong, apart from who asks: verify.py (schedules) and engines/step.py (kernels).
 
 A copy may read its source and write its target at any moment between its start and the wait that guarantees it. A
-program is wrong if a value that is read, or left in HBM, can differ between two choices of moments. That is decided place
-by place in one walk over the accesses: a value is certain if its last write overlaps no other write and no read of it.
+program is wrong if a value that is read, or left in HBM, can differ between two choices of moments. That is decided
+place by place in one walk over the accesses: a value is certain if its last write overlaps no other write and no read.
 
 A wait takes an amount from its semaphore. It guarantees a copy only when the semaphore cannot have had that much while
 a byte of the copy was missing: with two copies in flight on a semaphore, only waiting for both guarantees either.

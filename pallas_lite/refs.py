@@ -1,7 +1,7 @@
 """refs: what a kernel holds. Reads and writes are bounds-checked, which a plain JAX ref does not do (it clamps).
 
-A Ref is a window on a memory: a JAX ref while a kernel is traced, NumPy arrays while the simulator steps through it. The
-memory gives `load(starts, sizes)` and `store(starts, sizes, value)`; everything about indices is here.
+A Ref is a window on a memory: a JAX ref while a kernel is traced, NumPy arrays while the simulator steps through it.
+The memory gives `load(starts, sizes)` and `store(starts, sizes, value)`; everything about indices is here.
 """
 import math
 from dataclasses import dataclass
@@ -93,14 +93,17 @@ class Ref:
     def _fit(self, value, shape):
         """A value as this ref stores it: the same shape and dtype, as Pallas asks; Python scalars take the dtype."""
         if isinstance(value, Ref):
-            raise SpecError(f"{self.memory.name}: read the ref first: {self.memory.name}[...] = {value.memory.name}[...]")
+            raise SpecError(f"{self.memory.name}: read the ref first: {self.memory.name}[...] = "
+                            f"{value.memory.name}[...]")
         weak = isinstance(value, (bool, int, float, complex)) or getattr(value, "weak_type", False)
         value = jnp.asarray(value, self.dtype) if weak else jnp.asarray(value)
         if value.shape != shape:
-            raise SpecError(f"{self.memory.name}: a value of shape {value.shape} is written to a window of shape {shape}. "
+            raise SpecError(f"{self.memory.name}: a value of shape {value.shape} is written to a window of shape "
+                            f"{shape}. "
                             "Give it the same shape (jnp.broadcast_to, jnp.full_like, or reshape).")
         if value.dtype != self.dtype:
-            raise SpecError(f"{self.memory.name}: a {value.dtype} value is written to a {self.dtype} ref. Cast it first: "
+            raise SpecError(f"{self.memory.name}: a {value.dtype} value is written to a {self.dtype} ref. Cast it "
+                            "first: "
                             f"value.astype({self.memory.name}.dtype).")
         return value
 
@@ -160,7 +163,8 @@ class _At:
     def __getitem__(self, index):
         view, rest = self._ref._view(index)
         if rest is not None:
-            raise SpecError(f"{self._ref.memory.name}.at[...] takes ints, slices and ds; index arrays and strides only when "
+            raise SpecError(f"{self._ref.memory.name}.at[...] takes ints, slices and ds; index arrays and strides only "
+                            "when "
                             "reading or writing.")
         return view
 

@@ -154,7 +154,8 @@ class Schedule:
     def to_plain(self) -> dict:
         """The schedule as lists, strings and numbers, as JSON can carry it."""
         return {"name": self.name, "flops": self.flops,
-                "operands": [[x.name, x.array, x.is_output, x.depth, x.block_bytes, list(x.block_shape)] for x in self.operands],
+                "operands": [[x.name, x.array, x.is_output, x.depth, x.block_bytes, list(x.block_shape)]
+                             for x in self.operands],
                 "events": [[e.verb, e.step, e.operand, None if e.block is None else list(e.block), e.slot,
                             list(e.slots)] for e in self.events]}
 
@@ -165,7 +166,8 @@ class Schedule:
         Raises PallasLiteError, naming the first thing that is not as it should be.
         """
         try:
-            operands = tuple(OperandInfo(_text(n), _text(a), bool(o), _whole(d, 1), _whole(b, 0), tuple(_whole(k, 1) for k in s))
+            operands = tuple(OperandInfo(_text(n), _text(a), bool(o), _whole(d, 1), _whole(b, 0),
+                                         tuple(_whole(k, 1) for k in s))
                              for n, a, o, d, b, s in data["operands"])
             depth = {x.name: x.depth for x in operands}
             events = []

@@ -1,4 +1,4 @@
-"""show: one schedule in four views from one recording: verdict, listing or table, timeline. For notebooks and terminals."""
+"""show: one schedule in several views from one recording: verdict, timeline, table. In notebooks and terminals."""
 import html
 import io
 import re
@@ -55,7 +55,8 @@ class View:
         # No bound here: for a loop whose order holds it up, the largest of the bounds is not what limits it.
         title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
         picture = svg(plot_timeline(t, hazards=self.hazards[:1], limit=self.limit, title=title), f"Timeline. {title}")
-        return (f'<div class="pallas-lite-view">{picture}<pre style="line-height:1.3;font-family:monospace;overflow-x:auto">{html.escape(self.verdict)}\n\n'
+        return (f'<div class="pallas-lite-view">{picture}<pre '
+                f'style="line-height:1.3;font-family:monospace;overflow-x:auto">{html.escape(self.verdict)}\n\n'
                 f"{html.escape(self.table)}</pre></div>")
 
 

@@ -1,4 +1,4 @@
-"""specs: what you ask for (grid, BlockSpecs, shapes) -> operands whose block of every step is known. Next: pipeline.py."""
+"""specs: what you ask for (grid, BlockSpecs, shapes) -> operands with a block for every step. Next: pipeline.py."""
 import inspect
 import itertools
 import math
@@ -33,7 +33,7 @@ ANY, HBM, VMEM, SMEM = MemorySpace
 
 
 class SemaphoreType(Enum):
-    """Semaphores for scratch_shapes and run_scoped: `SemaphoreType.DMA` is one, `SemaphoreType.DMA((n,))` is n of them."""
+    """Semaphores for scratch_shapes and run_scoped: `SemaphoreType.DMA`, or `SemaphoreType.DMA((n,))` for n of them."""
 
     REGULAR = "regular"
     DMA = "dma"
@@ -182,7 +182,8 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
         raise SpecError(f"{where}: its spec is {spec!r}; give a pl.BlockSpec(block_shape, index_map).")
     if spec.memory_space in (ANY, HBM):
         if spec.block_shape is not None:
-            raise SpecError(f"{where}: memory_space={spec.memory_space.name} keeps the whole array in HBM, so it takes no "
+            raise SpecError(f"{where}: memory_space={spec.memory_space.name} keeps the whole array in HBM, so it takes "
+                            "no "
                             "block_shape. Drop one of them.")
         return Operand(name, name, is_output, 0, shape, dtype, shape, (), [], stays_in_hbm=True)
     dims = shape if spec.block_shape is None else tuple(spec.block_shape)
@@ -217,7 +218,8 @@ def _check_range(where, blocks, counts, sizes):
     mend = ("index maps return block indices, not element offsets." if slip else
             "Change the index map, the grid or the block shape.")
     raise BlockIndexError(f"{where}, step {step}: index_map gives {tuple(table[step].tolist())}, but block index "
-                          f"{table[step, d]} is out of range in dimension {d} ({many(counts[d], 'block')} of {sizes[d]}, so 0 "
+                          f"{table[step, d]} is out of range in dimension {d} ({many(counts[d], 'block')} of "
+                          f"{sizes[d]}, so 0 "
                           f"to {counts[d] - 1}). {mend}")
 
 

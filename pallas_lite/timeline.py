@@ -84,13 +84,16 @@ class Timeline:
         unit, name = unit_of(self.total)
         terms = ", ".join(f"{k} {v / unit:.4g}" for k, v in self.terms.items())
         return (f"{self.schedule.name} on {self.machine.name}: {self.total / unit:.4g} {name} modelled, core busy "
-                f"{self.utilisation:.0%}, {self.bound}-bound (lower bounds: {terms} {name}), fill {self.fill / unit:.4g}, "
+                f"{self.utilisation:.0%}, {self.bound}-bound (lower bounds: {terms} {name}), fill "
+                f"{self.fill / unit:.4g}, "
                 f"drain {self.drain / unit:.4g} {name}{self._sram}")
 
     @property
     def _sram(self) -> str:
         need, has = self.schedule.sram_bytes, self.machine.sram_bytes
-        return f". It needs {need:,} bytes of SRAM; one kernel has {has:,}: use smaller blocks or depths" if need > has else ""
+        if need <= has:
+            return ""
+        return f". It needs {need:,} bytes of SRAM; one kernel has {has:,}: use smaller blocks or depths"
 
     __repr__ = __str__
 

@@ -1,4 +1,7 @@
-"""tpu: Pallas' TPU names.  from pallas_lite import tpu as pltpu   (in place of: from jax.experimental.pallas import tpu)"""
+"""tpu: Pallas' TPU names.
+
+    from pallas_lite import tpu as pltpu     # in place of: from jax.experimental.pallas import tpu as pltpu
+"""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +29,8 @@ class PrefetchScalarGridSpec(GridSpec):
 
     def __init__(self, num_scalar_prefetch: int, grid=(), in_specs=None, out_specs=None, scratch_shapes=()):
         if not isinstance(num_scalar_prefetch, int) or num_scalar_prefetch < 0:
-            raise SpecError(f"num_scalar_prefetch={num_scalar_prefetch!r}: how many of the first operands are prefetched.")
+            raise SpecError(f"num_scalar_prefetch={num_scalar_prefetch!r}: how many of the first operands are "
+                            "prefetched.")
         super().__init__(grid, in_specs, out_specs, scratch_shapes)
         object.__setattr__(self, "num_scalar_prefetch", num_scalar_prefetch)
 

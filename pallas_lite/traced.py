@@ -1,8 +1,8 @@
 """traced: one call looked into, and run.
 
-record the schedule (pipeline.py on engines/record.py), trace the kernel (body.py), verify (verify.py). Then the values: a
-schedule free of races runs as one compiled loop (engines/xla.py), any other is played copy by copy (engines/simulate.py);
-a kernel with copies of its own is stepped through (engines/step.py).
+Record the schedule (pipeline.py on engines/record.py), trace the kernel (body.py), verify (verify.py). Then the values:
+a schedule free of races runs as one compiled loop (engines/xla.py), any other is played copy by copy
+(engines/simulate.py); a kernel with copies of its own is stepped through (engines/step.py).
 """
 import math
 import warnings
@@ -73,7 +73,8 @@ class Traced:
         Raises NotSupportedError for a kernel with copies of its own: the schedule does not have them.
         """
         if self.manual:
-            raise NotSupportedError(f"{self.call.name}: a timeline of a kernel that starts its own copies is not supported yet. "
+            raise NotSupportedError(f"{self.call.name}: a timeline of a kernel that starts its own copies is not "
+                                    "supported yet. "
                                     "Write the loop with copy_in_start and its like (pl.record) to see its time.")
         return timeline(self.schedule, machine)
 
@@ -99,7 +100,8 @@ class Traced:
     @cached_property
     def manual(self) -> bool:
         """Does the kernel start copies, or allocate, itself?"""
-        if any(x.stays_in_hbm for x in self.arrays) or any(map(_specs.is_semaphore, jax.tree.leaves(self.call.scratch_shapes))):
+        scratch = jax.tree.leaves(self.call.scratch_shapes)
+        if any(x.stays_in_hbm for x in self.arrays) or any(map(_specs.is_semaphore, scratch)):
             return True
         try:
             return self.body is None
@@ -122,7 +124,8 @@ class Traced:
         under_jit = any(isinstance(a, jax.core.Tracer) for a in flat)
         if self.manual:
             if under_jit:
-                raise NotSupportedError(f"{self.call.name}: a kernel that starts its own copies is not supported under jax.jit "
+                raise NotSupportedError(f"{self.call.name}: a kernel that starts its own copies is not supported under "
+                                        "jax.jit "
                                         "or jax.vmap yet. Call it outside, on concrete arrays.")
             values, hazards = self._stepped(inputs)
             self.report(self._grid_hazards + hazards)
@@ -131,7 +134,8 @@ class Traced:
         if under_jit:
             self.report(self.hazards)
             if racy:
-                raise PallasLiteError(f"{self.call.name}: under jax.jit a call must be free of races, and this one has: "
+                raise PallasLiteError(f"{self.call.name}: under jax.jit a call must be free of races, and this one "
+                                      "has: "
                                       f"{self.hazards[0]}")
             return self._results(self._compiled(inputs, self.call.params.uninitialized_memory)[0])
         if self.call.on_hazard == "raise":
@@ -167,7 +171,8 @@ class Traced:
         free = [(x.name, x.array, x.shape, x.dtype) for x in self.arrays if x.stays_in_hbm]
         args, kwargs = self.unflatten(list(range(len(self.arrays) + len(self.extras))))
         check_arity(self.call.kernel, args, kwargs)
-        return step.run(self.call.kernel, self.operands, free, list(zip(names, self.extras, strict=True)), self.call.grid,
+        extras = list(zip(names, self.extras, strict=True))
+        return step.run(self.call.kernel, self.operands, free, extras, self.call.grid,
                         {name: np.asarray(a) for name, a in inputs.items()}, self.call.params, self.unflatten)
 
     def _about_values(self, inputs, racy) -> list[Hazard]:

@@ -1,7 +1,7 @@
 """unspecified: reports about values. Which parts of a result depend on what memory held before anybody wrote it?
 
-Two runs differ only in that filling (slots are refilled at the start of every visit, so that an earlier visit's leftovers
-count as garbage too). Where their results differ by a bit, the kernel's result is the hardware's accident.
+Two runs differ only in that filling (slots are refilled at the start of every visit, so that an earlier visit's
+leftovers count as garbage too). Where their results differ by a bit, the kernel's result is the hardware's accident.
 """
 import math
 
@@ -27,8 +27,10 @@ def unspecified(x, first: np.ndarray, second: np.ndarray, fillings) -> list[Haza
     for mask, kind, what, mend in (
         (untouched, "unwritten", "is never written: whatever memory held stays there.",
          f"Write the whole block ({x.name}_ref[...] = …) in each visit, and visit every block."),
-        (differs & ~untouched, "uninitialised", "depends on memory that nobody had written, or that another block left behind.",
-         "Initialise an accumulator in the first step of its visit (pl.when(pl.program_id(axis) == 0)), and mask the part of "
+        (differs & ~untouched, "uninitialised", "depends on memory that nobody had written, or that another block left "
+                                                "behind.",
+         "Initialise an accumulator in the first step of its visit (pl.when(pl.program_id(axis) == 0)), and mask the "
+         "part of "
          "an edge block that lies outside the array.")):
         if mask.any():
             at = np.argwhere(mask)[0]
@@ -41,8 +43,10 @@ def unspecified(x, first: np.ndarray, second: np.ndarray, fillings) -> list[Haza
 
 def written_inputs(operands, body) -> list[Hazard]:
     """Inputs that the kernel writes: the copy in SRAM changes, the array in HBM does not."""
-    return [Hazard("written input", f"the kernel writes to its input {x.name}: the copy in SRAM changes, and is lost when the "
-                   f"block changes; the array never sees it.", "Write to an output, or keep the value in scratch_shapes.",
+    return [Hazard("written input", f"the kernel writes to its input {x.name}: the copy in SRAM changes, and is lost "
+                                    "when the "
+                   f"block changes; the array never sees it.", "Write to an output, or keep the value in "
+                                                               "scratch_shapes.",
                    x.name, 0, 0, ())
             for i, x in enumerate(operands) if not x.is_output and body.written[i]]
 
@@ -52,7 +56,8 @@ def constant_blocks(operands, body) -> list[Hazard]:
     grid = body.grid
     if math.prod(grid) < 2 or body.uses_position or any(len(set(x.blocks)) > 1 for x in operands) or not operands:
         return []
-    return [Hazard("constant blocks", f"no block depends on the grid {grid}: each of its {math.prod(grid)} steps does all the "
+    return [Hazard("constant blocks", f"no block depends on the grid {grid}: each of its {math.prod(grid)} steps does "
+                                      "all the "
                    "work again, on the same blocks.", "Give BlockSpecs with an index map, or drop the grid.",
                    operands[-1].name, 0, -1, ())]
 
@@ -67,7 +72,8 @@ def where(name: str, mask: np.ndarray) -> str:
         edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
         runs = [f"{name}[{a}:{b}]" for a, b in edges.reshape(-1, 2)[:3]]
         return " and ".join(runs) + (f" and {len(edges) // 2 - 3} more runs" if len(edges) > 6 else "")
-    spans = [np.flatnonzero(mask.any(axis=tuple(d for d in range(mask.ndim) if d != axis))) for axis in range(mask.ndim)]
+    others = [tuple(d for d in range(mask.ndim) if d != axis) for axis in range(mask.ndim)]
+    spans = [np.flatnonzero(mask.any(axis=axes)) for axes in others]
     box = ", ".join(f"{s[0]}:{s[-1] + 1}" for s in spans)
     inside = int(np.prod([s[-1] + 1 - s[0] for s in spans]))
     count = int(mask.sum())

@@ -80,7 +80,8 @@ class _Walk:
         slot, block = self.slots[e.operand, e.slot], self.hbm.find(x, e.block)
         if e.verb == OUT_START and slot.last is None:
             name = f"{x.name}[{e.slot}]"
-            self.report("uninitialised", e, f"copy_out sends {name} to {x.show(e.block)}, but no step has written {name} "
+            self.report("uninitialised", e, f"copy_out sends {name} to {x.show(e.block)}, but no step has written "
+                                            f"{name} "
                         "yet.", f"Run the kernel on {name} first, or copy out the slot that it wrote.",
                         e.operand, e.slot, number)
         ends = (block, [slot]) if e.verb == IN_START else ([slot], block)
@@ -111,8 +112,10 @@ class _Walk:
                 c = self.schedule.events[number]
                 wait = IN_WAIT if c.verb == IN_START else OUT_WAIT
                 self.report("never waited", c, f"the {c.verb.removesuffix('_start')} of "
-                            f"{self.operands[operand].show(c.block)} ({operand}[{slot}]) is never waited for: nobody knows "
-                            f"whether it arrived.", f"Call {wait}({operand}[{slot}]) before the slot is used again, or at "
+                            f"{self.operands[operand].show(c.block)} ({operand}[{slot}]) is never waited for: nobody "
+                            "knows "
+                            f"whether it arrived.", f"Call {wait}({operand}[{slot}]) before the slot is used again, or "
+                                                    "at "
                             "the end.", operand, slot, number)
         self.races.final(self.hbm.everywhere())
         for number, count in self.revisits.values():
@@ -131,15 +134,19 @@ class _Walk:
                         f"flight.", f"Call copy_in_wait({name}) before the kernel runs, or copy to another slot.",
                         a.operand, a.slot, first, second)
         elif b.verb == RUN:
-            self.report("overwrite in flight", b, f"the kernel writes {name} while the copy of it to {block} is still in "
-                        f"flight.", f"Wait with copy_out_wait({name}) before this step, or give {x.name} one more slot.",
+            self.report("overwrite in flight", b, f"the kernel writes {name} while the copy of it to {block} is still "
+                                                  "in "
+                        f"flight.", f"Wait with copy_out_wait({name}) before this step, or give {x.name} one more "
+                                    "slot.",
                         a.operand, a.slot, first, second)
         elif a.verb == b.verb == IN_START:
-            self.report("overwrite in flight", b, f"copy_in of {x.show(b.block)} writes {name} while the copy of {block} to "
+            self.report("overwrite in flight", b, f"copy_in of {x.show(b.block)} writes {name} while the copy of "
+                                                  f"{block} to "
                         f"it is still in flight.", f"Wait for {name} before starting this copy, or use another slot.",
                         b.operand, b.slot, first, second)
         else:
-            self.report("hbm race", b, f"{b.verb.removesuffix('_start')} of {self.operands[b.operand].show(b.block)} touches "
+            self.report("hbm race", b, f"{b.verb.removesuffix('_start')} of {self.operands[b.operand].show(b.block)} "
+                                       "touches "
                         f"the block that the {a.verb.removesuffix('_start')} of step {a.step} still has in flight.",
                         f"Wait for that copy (of {name}) first.", b.operand, b.slot, first, second)
 
@@ -192,7 +199,8 @@ def grid_hazards(operands, grid: tuple[int, ...], semantics=None) -> list[Hazard
         if len(visited) < math.prod(counts):
             missing = next(b for b in itertools.product(*map(range, counts)) if b not in visited)
             found.append(Hazard("unvisited", f"output {y.name}: {math.prod(counts) - len(visited)} of its "
-                                f"{many(math.prod(counts), 'block')} are never visited, the first is {y.info.show(missing)}: "
+                                f"{many(math.prod(counts), 'block')} are never visited, the first is "
+                                f"{y.info.show(missing)}: "
                                 "they keep what memory held.", "Make the grid or the index map cover every block.",
                                 y.name, 0, -1, ()))
         for axis in axes:
@@ -200,9 +208,12 @@ def grid_hazards(operands, grid: tuple[int, ...], semantics=None) -> list[Hazard
             for t, (position, block) in enumerate(zip(ids, y.blocks, strict=True)):
                 other = first.setdefault(block, (t, position[axis]))
                 if other[1] != position[axis]:
-                    found.append(Hazard("parallel axis", f"output block {y.info.show(block)} is written by step {other[0]} too, "
-                                        f"and grid axis {axis} between them is parallel: its steps may run in any order, or "
-                                        "on two cores.", f"Mark axis {axis} \"arbitrary\" in dimension_semantics, or give "
+                    found.append(Hazard("parallel axis", f"output block {y.info.show(block)} is written by step "
+                                                         f"{other[0]} too, "
+                                        f"and grid axis {axis} between them is parallel: its steps may run in any "
+                                        "order, or "
+                                        "on two cores.", f"Mark axis {axis} \"arbitrary\" in dimension_semantics, or "
+                                                         "give "
                                         "each of its steps an output block of its own.", y.name, t, -1, ()))
                     break
     return found

@@ -1,4 +1,4 @@
-"""simulate: a Schedule played on values: HBM arrays, SRAM slots that start as garbage, copies in flight until waited for.
+"""simulate: a Schedule played on values. SRAM slots start as garbage, copies are in flight until waited for.
 
 A slot holds a value (an array that nobody changes in place), so a copy moves a value and costs nothing until an edge
 block or a kernel makes a new one.
@@ -16,7 +16,8 @@ from ..specs import Scratch
 class Simulate:
     """Plays the events of a schedule. `body(step, slots)` gets the operands' values and returns the new ones."""
 
-    def __init__(self, schedule: Schedule, operands, hbm: dict[str, np.ndarray], body, params: InterpretParams, extras=()):
+    def __init__(self, schedule: Schedule, operands, hbm: dict[str, np.ndarray], body, params: InterpretParams,
+                 extras=()):
         self.schedule, self.hbm, self.body, self.params = schedule, hbm, body, params
         self.extras = list(extras)  # values of the refs that no copy touches: prefetched scalars and scratch
         self.operands = {x.name: x for x in operands}

@@ -1,6 +1,6 @@
 """step: a kernel run step by step, in Python, on buffers that watch every access. For kernels with copies of their own.
 
-Slower than the other engines, and it sees everything: each read, write, copy and wait goes through races.py as it happens.
+Slower than the other engines, and it sees everything: each read, write, copy and wait goes through races.py.
 """
 import itertools
 import math
@@ -66,7 +66,8 @@ class Step:
     def read(self, buffer, starts, sizes):
         number = self._note(f"the kernel reads {_window(buffer, starts, sizes)}")
         if self.races.read(number, buffer.find(starts, sizes)) and not buffer.is_semaphore:
-            self.report("uninitialised", f"the kernel reads {_window(buffer, starts, sizes)}, part of which nobody has written.",
+            self.report("uninitialised", f"the kernel reads {_window(buffer, starts, sizes)}, part of which nobody has "
+                                         "written.",
                         "Write it, or copy something into it and wait, before reading it.", buffer.name, number)
 
     def write(self, buffer, starts, sizes):
@@ -108,8 +109,10 @@ class Step:
     def wait(self, key, amount, text):
         number = self._note(f"the wait for {text}")
         if not self.races.wait(key, amount):
-            raise PipelineError(f"step {self.now}: the wait for {text} asks its semaphore for more than the copies started on "
-                                "it bring: the program would hang here. Start the copy before this wait, or drop the wait.")
+            raise PipelineError(f"step {self.now}: the wait for {text} asks its semaphore for more than the copies "
+                                "started on "
+                                "it bring: the program would hang here. Start the copy before this wait, or drop the "
+                                "wait.")
         del number
         self.had[key] += amount
         while self.pending[key] and self.had[key] >= self.pending[key][0][0]:
@@ -160,7 +163,8 @@ class Step:
         names = {"read": ("read before wait", "Wait for that copy first."),
                  "write": ("overwrite in flight", "Wait for that copy first, or use another slot."),
                  "order": ("overwrite in flight", "Wait for the first before the second begins.")}
-        self.report(names[kind][0], f"{b} while {a} (of step {then}) is still in flight.", names[kind][1], "", first, second)
+        name, mend = names[kind]
+        self.report(name, f"{b} while {a} (of step {then}) is still in flight.", mend, "", first, second)
 
     def report(self, kind, message, mend, operand, *events):
         if (kind, message) not in self.seen:
@@ -170,7 +174,8 @@ class Step:
     def finish(self, outputs):
         for copies in self.races.in_flight.values():
             for number in copies:
-                self.report("never waited", f"{self.log[number][1]} is never waited for: nobody knows whether it arrived.",
+                self.report("never waited", f"{self.log[number][1]} is never waited for: nobody knows whether it "
+                                            "arrived.",
                             "Wait for it before the kernel ends.", "", number)
         for buffer in outputs:
             self.races.final(buffer.places.places.values())
@@ -178,7 +183,7 @@ class Step:
 
 
 def run(kernel, operands, any_refs, extras, grid, inputs, params, unflatten):
-    """The outputs by array name, and the hazards. `extras`: scalars by value, scratch by kind. `unflatten`: see call.py.
+    """The outputs by array name, and the hazards. `extras`: scalars by value, scratch by kind. `unflatten`: traced.py.
 
     `any_refs`: the operands that stay in HBM, as (name, array, shape, dtype, is_output).
     """

@@ -28,7 +28,8 @@ def tables(operands, steps):
         blocks = np.asarray(x.blocks, np.int32).reshape(steps, len(x.block_shape))
         begins = np.ones(steps, bool)
         begins[1:] = (blocks[1:] != blocks[:-1]).any(1) if blocks.shape[1] else False
-        found.append((blocks * np.asarray(x.block_shape, np.int32), (np.cumsum(begins) - 1).astype(np.int32) % x.depth, begins))
+        visits = (np.cumsum(begins) - 1).astype(np.int32)
+        found.append((blocks * np.asarray(x.block_shape, np.int32), visits % x.depth, begins))
     return found
 
 
@@ -54,9 +55,12 @@ def run(operands, extras, body, grid, inputs, filling: Filling):
         if x.array not in hbm:
             whole = tuple(-(-n // b) * b for n, b in zip(x.shape, x.block_shape, strict=True))
             value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(x.shape, x.dtype)
-            hbm[x.array] = value if whole == x.shape else empty(whole, x.dtype).at[tuple(map(slice, x.shape))].set(value)
+            if whole != x.shape:  # an edge block: room for all of it
+                value = empty(whole, x.dtype).at[tuple(map(slice, x.shape))].set(value)
+            hbm[x.array] = value
     fixed = {a: v for a, v in hbm.items() if a not in changing}
-    slots = [empty((x.depth, *x.block_shape), x.dtype) if keep else None for x, keep in zip(operands, keeps, strict=True)]
+    slots = [empty((x.depth, *x.block_shape), x.dtype) if keep else None
+             for x, keep in zip(operands, keeps, strict=True)]
 
     def step(t, carry):
         moving, slots, kept, bad = carry
@@ -101,7 +105,7 @@ def _inside(starts, x):
 
 
 def compiled(operands, extras, body, grid):
-    """`run` jitted: (inputs, values of the prefetched scalars, dtype name -> what memory holds, refill every visit?)."""
+    """`run` jitted: (inputs, prefetched scalars, dtype name -> what memory holds, refill every visit?)."""
     def go(inputs, scalars, fill, every_visit):
         given = [*scalars, *extras[len(scalars):]]
         return run(operands, given, body, grid, inputs, Filling(lambda dtype: fill[str(dtype)], every_visit))

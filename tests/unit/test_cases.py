@@ -57,7 +57,8 @@ def reduction_over_the_outer_axis(pl, pltpu):
                           out_specs=pl.BlockSpec((4,), lambda r, j: (j,)))(jnp.ones((3, 8)))
 
 
-@case(23099, "first block 1s (re-zeroed every step); second block accumulates on a stale slot: slot-accurate garbage, and a report of the uninitialised read")
+@case(23099, "first block 1s (re-zeroed every step); second block accumulates on a stale slot: slot-accurate garbage, "
+             "and a report of the uninitialised read")
 def initialised_on_the_wrong_axis(pl, pltpu):
     def kernel(x_ref, o_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -130,7 +131,8 @@ def one_dimensional_tail(pl, pltpu):
     def kernel(x_ref, o_ref):
         o_ref[...] = x_ref[...] * 2
     block = pl.BlockSpec((128,), lambda i: (i,))
-    return pl.pallas_call(kernel, shape(300), grid=pl.cdiv(300, 128), in_specs=[block], out_specs=block)(jnp.ones(300)).sum()
+    f = pl.pallas_call(kernel, shape(300), grid=pl.cdiv(300, 128), in_specs=[block], out_specs=block)
+    return f(jnp.ones(300)).sum()
 
 
 # -- what ours says

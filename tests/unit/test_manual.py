@@ -68,8 +68,10 @@ def test_a_manual_double_buffer(mode):
 
 
 @pytest.mark.parametrize("bug, kind, text", [
-    (dict(wait_in=False), "read before wait", r"the kernel reads x_buf\[0, 0:4, 0:8\] while the copy x_hbm\[0:4, 0:8\] → x_buf"),
-    (dict(wait_out=False, last_wait=False), "overwrite in flight", r"the kernel writes o_buf\[0, 0:4, 0:8\] while the copy o_buf"),
+    (dict(wait_in=False), "read before wait", r"the kernel reads x_buf\[0, 0:4, 0:8\] while the copy x_hbm\[0:4, 0:8\] "
+                                              r"→ x_buf"),
+    (dict(wait_out=False, last_wait=False), "overwrite in flight", r"the kernel writes o_buf\[0, 0:4, 0:8\] while the "
+                                                                   r"copy o_buf"),
     (dict(slots=1), "read before wait", "is still in flight"),
     (dict(last_wait=False), "never waited", r"the copy o_buf\[1, .* is never waited for"),
 ])
@@ -124,7 +126,8 @@ def test_reading_a_scoped_buffer_that_nobody_wrote_is_named():
 
 @pytest.mark.parametrize("line, text", [
     (lambda x, o, sem: o.__setitem__(0, x[0]), None),
-    (lambda x, o, sem: pltpu.make_async_copy(x.at[0:2], o.at[0:3], sem), "needs the same shape and dtype on both sides"),
+    (lambda x, o, sem: pltpu.make_async_copy(x.at[0:2], o.at[0:3], sem), "needs the same shape and dtype on both "
+                                                                         "sides"),
     (lambda x, o, sem: pltpu.make_async_copy(x[...], o, sem), "give a ref"),
     (lambda x, o, sem: pltpu.make_async_copy(x, o, x), "is not one semaphore"),
     (lambda x, o, sem: x.at[9:20], None),

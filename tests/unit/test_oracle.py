@@ -22,7 +22,7 @@ def verdict(schedule):
 
 
 def program(rng):
-    """A small pipeline of ours, then up to three mutations: drop, move, double, other slot, other block, alias, shallower."""
+    """A small pipeline of ours, then up to three mutations: drop, move, double, other slot, other block, alias."""
     steps = rng.randint(1, 4)
     operands = [operand(f"x{i}", [rng.randint(0, 2) for _ in range(steps)], rng.randint(1, 3))
                 for i in range(rng.randint(1, 2))]

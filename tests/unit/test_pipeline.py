@@ -24,7 +24,8 @@ def pipelines(draw):
     blocks = st.lists(st.integers(0, 3), min_size=steps, max_size=steps)
     inputs = [operand(f"x{i}", draw(blocks), draw(st.integers(1, 4))) for i in range(draw(st.integers(0, 3)))]
     rising = blocks.map(lambda b: [int(v) for v in np.cumsum(np.minimum(b, 1))])
-    outputs = [operand(f"o{i}", draw(rising), draw(st.integers(1, 4)), True, 10) for i in range(draw(st.integers(0, 2)))]
+    outputs = [operand(f"o{i}", draw(rising), draw(st.integers(1, 4)), True, 10)
+               for i in range(draw(st.integers(0, 2)))]
     return steps, inputs + outputs
 
 
@@ -87,7 +88,8 @@ def test_values_match_a_plain_loop_whatever_the_copies_do(case, mode, seed):
         total = sum((s for s in slots[:len(inputs)]), np.zeros(1, np.float32))
         return [*slots[:len(inputs)], *[total + 100 * t + 1000 * i for i in range(len(outputs))]]
 
-    got = simulate(record(steps, operands), operands, arrays, body, InterpretParams(dma_execution_mode=mode, random_seed=seed))
+    params = InterpretParams(dma_execution_mode=mode, random_seed=seed)
+    got = simulate(record(steps, operands), operands, arrays, body, params)
     for i, y in enumerate(outputs):
         want = np.full(10, np.nan, np.float32)
         for t in range(steps):

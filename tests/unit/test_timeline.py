@@ -55,7 +55,7 @@ def test_inputs_only_time_lies_between_the_bound_and_one_fill_more(steps, depth,
     x = operand("x", [t % 8 for t in range(steps)], depth)  # 4 bytes a block, so X/β is 1
     schedule = record(steps, [x], flops=float(work))
     machine = machine.with_(beta=4.0 / copy)
-    # One block is copied only once when there is a single step or all steps share it: not here, blocks change each step.
+    # Blocks change at each step, so each step has a copy of its own.
     total = pl.timeline(schedule, machine).total
     bound = max(steps * work, steps * copy, steps * (alpha + copy + work) / depth)
     assert bound * (1 - 1e-9) <= total <= (bound + alpha + copy + work) * (1 + 1e-9)

@@ -103,7 +103,8 @@ def test_sharing_an_output_block_along_a_parallel_axis_is_named():
 # -- bounds
 
 @pytest.mark.parametrize("body, text", [
-    (lambda x, o: o.__setitem__(..., x[pl.ds(2, 4)]), r"x: slice 2:6 is out of range in dimension 0, which has 4 elements"),
+    (lambda x, o: o.__setitem__(..., x[pl.ds(2, 4)]), r"x: slice 2:6 is out of range in dimension 0, which has 4 "
+                                                      r"elements"),
     (lambda x, o: o.__setitem__(..., x[pl.ds(2 + pl.program_id(0), 4)]), r"step 0: an index into x, .* past its end"),
     (lambda x, o: o.__setitem__(0, x[7]), "index 7 is out of range"),
     (lambda x, o: o.__setitem__(4, x[0]), "o: index 4 is out of range"),
@@ -183,7 +184,8 @@ def test_scratch_read_before_it_is_written_is_named():
     def kernel(x_ref, o_ref, acc_ref):
         acc_ref[...] += x_ref[...]
         o_ref[...] = acc_ref[...]
-    f = pl.pallas_call(kernel, shape(8), grid=(2,), in_specs=[BLOCK], out_specs=BLOCK, scratch_shapes=[pltpu.VMEM((4,), "float32")])
+    f = pl.pallas_call(kernel, shape(8), grid=(2,), in_specs=[BLOCK], out_specs=BLOCK,
+                       scratch_shapes=[pltpu.VMEM((4,), "float32")])
     with pytest.warns(pl.HazardWarning, match=r"o\[0:8\] depends on memory"):
         f(jnp.ones(8))
 
@@ -239,7 +241,8 @@ def test_under_jit_and_vmap():
 def test_the_wrong_sum_is_as_wrong_under_jit():
     def kernel(x_ref, o_ref):
         o_ref[...] += x_ref[...]
-    f = pl.pallas_call(kernel, shape(8, 8), grid=(8, 4, 4), in_specs=[pl.BlockSpec((None, 2, 2), lambda i, j, k: (i, j, k))],
+    f = pl.pallas_call(kernel, shape(8, 8), grid=(8, 4, 4),
+                       in_specs=[pl.BlockSpec((None, 2, 2), lambda i, j, k: (i, j, k))],
                        out_specs=pl.BlockSpec((2, 2), lambda i, j, k: (j, k)),
                        interpret=pl.InterpretParams(uninitialized_memory=8.0), on_hazard="ignore")
     assert jax.jit(f)(jnp.ones((8, 8, 8)))[::2, ::2].tolist() == [
