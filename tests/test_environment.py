@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -62,7 +63,8 @@ def test_the_oldest_and_the_newest_supported_pair():
 
 def test_what_is_installed_is_the_lock_and_the_lock_is_complete():
     """bootstrap.py installs with --no-deps, so a package missing from the lock would be missing on every machine."""
-    have = {canonicalize_name(d.name): d for d in importlib.metadata.distributions()}
+    site = [sysconfig.get_path("purelib")]  # not sys.path: setuptools, once imported, adds its own copies of packages
+    have = {canonicalize_name(d.name): d for d in importlib.metadata.distributions(path=site)}
     here = pins(".".join(map(str, sys.version_info[:3])))
     assert {n: have[n].version if n in have else None for n in here} == here, "run `make test`, it installs the lock"
     for name in here:
