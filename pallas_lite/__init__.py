@@ -23,10 +23,12 @@ from .errors import NotSupportedError as NotSupportedError
 from .errors import PallasLiteError as PallasLiteError
 from .errors import PipelineError as PipelineError
 from .errors import SpecError as SpecError
+from .errors import missing_names as _missing_names
 from .manual import run_scoped as run_scoped
 from .memory import InterpretParams as InterpretParams
 from .plot import plot_timeline as plot_timeline
 from .refs import ds as ds
+from .refs import ds as dslice  # noqa: F401  (Pallas has both names)
 from .schedule import Event as Event
 from .schedule import Schedule as Schedule
 from .show import View as View
@@ -50,3 +52,17 @@ from .widgets import schedule_explorer as schedule_explorer
 def cdiv(a: int, b: int) -> int:
     """a / b, rounded up: how many blocks of b cover a."""
     return -(-a // b)
+
+
+__getattr__ = _missing_names(__name__, {
+    "Element": "Give block indices (blocks that do not overlap), or keep the array in HBM (memory_space=pl.ANY) and copy the "
+               "window that you want with make_async_copy.",
+    "load": "Index the ref: x_ref[...] or x_ref[pl.ds(start, size)].",
+    "store": "Index the ref: o_ref[...] = value.",
+    "dot": "Use jnp.dot.",
+    "debug_print": "Use jax.debug.print, or look at the schedule: f.trace(x).schedule.",
+    "semaphore_signal": "Only DMA semaphores are simulated, and make_async_copy signals them.",
+    "semaphore_wait": "Only DMA semaphores are simulated: make_async_copy(...).wait().",
+    "core_map": "Use pallas_call with a grid.",
+    "kernel": "Use pallas_call with a grid.",
+})

@@ -21,6 +21,10 @@ class NotSupportedError(PallasLiteError, NotImplementedError):
     """A part of Pallas that pallas_lite does not have; the message names the nearest way."""
 
 
+class MissingError(NotSupportedError, AttributeError):
+    """A name of Pallas that this package does not have."""
+
+
 class HazardWarning(UserWarning):
     """A call gave the hardware's numbers, and they depend on a hazard: read the message before the result."""
 
@@ -30,3 +34,12 @@ def many(n: int, noun: str, plural: str = "") -> str:
     ('1 block', '2 indices')
     """
     return f"{n} {noun if n == 1 else plural or noun + 's'}"
+
+
+def missing_names(module: str, nearest: dict[str, str]):
+    """A module's `__getattr__`: for a name that Pallas has or had, the error says the nearest way here."""
+    def getattribute(name: str):
+        if name in nearest:
+            raise MissingError(f"{module}.{name} is not supported here. {nearest[name]}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    return getattribute

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .errors import missing_names as _missing_names
 from .manual import AsyncCopy as AsyncCopy
 from .manual import async_copy as async_copy
 from .manual import emit_pipeline as emit_pipeline
@@ -43,3 +44,16 @@ class CompilerParams:
     vmem_limit_bytes: int | None = None
     has_side_effects: bool = False
     flags: Mapping[str, Any] | None = None
+
+
+__getattr__ = _missing_names("pallas_lite.tpu", {
+    "ANY": "It is pl.ANY.",
+    "TPUInterpretParams": "It is InterpretParams.",
+    "TPUCompilerParams": "It is CompilerParams.",
+    "TPUMemorySpace": "It is MemorySpace.",
+    "get_barrier_semaphore": "Several chips are not simulated.",
+    "semaphore_signal": "Only DMA semaphores are simulated, and make_async_copy signals them.",
+    "semaphore_wait": "Only DMA semaphores are simulated: make_async_copy(...).wait().",
+    "repeat": "Use jnp.tile.",
+    "roll": "Use jnp.roll.",
+})

@@ -271,3 +271,10 @@ def test_a_bad_axis_names_the_grid():
         o_ref[...] = jnp.full((1,), pl.program_id(2), jnp.int32)
     with pytest.raises(pl.SpecError, match=r"program_id\(2\): the grid \(1, 1\) has axes 0 to 1"):
         pl.pallas_call(kernel, shape(1, dtype=jnp.int32), grid=(1, 1))()
+
+
+@pytest.mark.parametrize("name, text", [("load", r"Index the ref: x_ref\[...\]"), ("Element", "make_async_copy")])
+def test_a_name_that_is_not_here_says_the_nearest_way(name, text):
+    with pytest.raises(pl.NotSupportedError, match=rf"pallas_lite.{name} is not supported here. .*{text}"):
+        getattr(pl, name)
+    assert not hasattr(pl, name) and not hasattr(pl, "no_such_name")
