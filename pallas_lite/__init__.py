@@ -55,8 +55,8 @@ def cdiv(a: int, b: int) -> int:
 
 
 __getattr__ = _missing_names(__name__, {
-    "Element": "Give block indices (blocks that do not overlap), or keep the array in HBM (memory_space=pl.ANY) and copy the "
-               "window that you want with make_async_copy.",
+    "Element": "Give block indices (blocks that do not overlap), or keep the array in HBM (memory_space=pl.ANY) "
+               "and copy the window that you want with make_async_copy.",
     "load": "Index the ref: x_ref[...] or x_ref[pl.ds(start, size)].",
     "store": "Index the ref: o_ref[...] = value.",
     "dot": "Use jnp.dot.",
