@@ -1,6 +1,7 @@
 """The real course through the real grader: its own solutions earn everything, its release nothing, its checks hold."""
 import copy
 import json
+import re
 
 import nbformat
 import pytest
@@ -15,19 +16,23 @@ def test_the_checks_hold_against_planted_answers():
     assert done.returncode == 0, done.stderr
 
 
-def test_solutions_earn_everything_half_of_them_half_and_the_release_nothing(tmp_path):
+def test_solutions_earn_everything_half_of_them_half_the_release_nothing_and_harm_costs_only_itself(tmp_path):
     from autograder.build import read_course, registered
     for chapter in read_course(ROOT, registered()):
         path = ROOT / "notebooks" / chapter.file
         answers = {c.id: c.source for c in chapter.notebook.cells if c.metadata.get("nbgrader", {}).get("solution")}
-        for student, kept in (("all", list(answers)), ("half", list(answers)[::2]), ("none", [])):
+        loops = re.search(r"^def .*:$", answers.get("ex-3-4", ""), re.MULTILINE)
+        harm = {"ex-3-2": "1 / 0", "ex-3-4": f"{loops and loops[0]}\n    while True:\n        pass",
+                "ex-5-1": "import os\nos._exit(0)"}
+        ids = list(answers)
+        for student, kept in (("all", ids), ("half", ids[::2]), ("none", []), ("harm", ids)):
             notebook = copy.deepcopy(nbformat.read(path, as_version=4))
             for cell in notebook.cells:
                 if cell.id in kept:
-                    cell.source = answers[cell.id]
+                    cell.source = harm.get(cell.id, answers[cell.id]) if student == "harm" else answers[cell.id]
             (tmp_path / student / chapter.unit).mkdir(parents=True, exist_ok=True)
             nbformat.write(notebook, tmp_path / student / chapter.file)
-    done = run("grade", tmp_path, "--out", tmp_path / "results", "--jobs", 2)
+    done = run("grade", tmp_path, "--out", tmp_path / "results", "--jobs", 2, "--timeout", 5)
     assert done.returncode == 0, done.stdout + done.stderr
     reports = json.loads((tmp_path / "results" / "results.json").read_text(encoding="utf-8"))["submissions"]
     found = {r["student"]: r for r in reports}
@@ -35,4 +40,8 @@ def test_solutions_earn_everything_half_of_them_half_and_the_release_nothing(tmp
     assert set(found["none"]["marks"]) == set(found["all"]["marks"])
     for number, mark in found["half"]["marks"].items():
         assert mark["points"] in (0, mark["max_points"]), number
+    # A cell that crashes, one that loops for ever and one that ends the process cost their own exercises alone.
+    lost = {number for number, mark in found["harm"]["marks"].items() if mark["points"] < mark["max_points"]}
+    assert lost == {"3.2", "3.4", "5.1"}, found["harm"]["marks"]
+    assert all(found["harm"]["marks"][number]["points"] == 0 for number in lost)
     assert {m["verdict"] for m in found["half"]["marks"].values()} == {"right", "not done"}
