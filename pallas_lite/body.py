@@ -138,8 +138,7 @@ class Body:
         """The error for an access past the end of ref i, at step t."""
         name, shape, _ = self.avals[i]
         raise BlockIndexError(f"step {t}: an index into {name}, which has shape {tuple(shape)}, goes past its end. A "
-                              "slice "
-                              "past the end does not shift: guard it, or make the block larger.")
+                              "slice past the end does not shift: guard it, or make the block larger.")
 
     @property
     def moving(self) -> list[int]:
@@ -158,8 +157,7 @@ def run_kernel(kernel, unflatten, refs, ids, grid):
         out = kernel(*args, **kwargs)
     if out is not None:
         raise SpecError(f"{kernel_name(kernel)} returns a value; a kernel returns nothing and writes its results into "
-                        "its "
-                        "output refs (o_ref[...] = ...).")
+                        "its output refs (o_ref[...] = ...).")
 
 
 def check_arity(kernel, args, kwargs):
@@ -169,8 +167,7 @@ def check_arity(kernel, args, kwargs):
         n = len(args) + len(kwargs)
         raise SpecError(f"{kernel_name(kernel)}{inspect.signature(kernel)} does not fit the call, which gives it "
                         f"{many(n, 'ref')}: the operands, then the outputs, then the scratch. Give the kernel one "
-                        "parameter "
-                        "for each.") from None
+                        "parameter for each.") from None
     except ValueError:
         pass  # a callable without a signature: tracing will tell
 

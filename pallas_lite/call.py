@@ -115,15 +115,12 @@ class Call:
     def _alias(self, operands, source, target, n_in, n_out):
         if not 0 <= source < n_in or not 0 <= target < n_out:
             raise SpecError(f"{self.name}: input_output_aliases {dict(self.aliases)}: operands are counted flat, "
-                            "prefetched "
-                            f"scalars included (here {self.prefetched} to {self.prefetched + n_in - 1}), outputs from "
-                            "0 to "
-                            f"{n_out - 1}.")
+                            f"prefetched scalars included (here {self.prefetched} to {self.prefetched + n_in - 1}), "
+                            f"outputs from 0 to {n_out - 1}.")
         x, y = operands[source], operands[n_in + target]
         if (x.shape, x.dtype) != (y.shape, y.dtype):
             raise SpecError(f"{self.name}: operand {x.name} ({x.dtype}{list(x.shape)}) cannot share its memory with "
-                            "output "
-                            f"{y.name} ({y.dtype}{list(y.shape)}). Aliased arrays have one shape and dtype.")
+                            f"output {y.name} ({y.dtype}{list(y.shape)}). Aliased arrays have one shape and dtype.")
         operands[n_in + target] = _specs.aliased(y, x)
 
     def _match(self, given, flat, what) -> list:

@@ -49,12 +49,10 @@ def make_async_copy(src_ref, dst_ref, sem) -> AsyncCopy:
                             "value.")
     if src_ref.shape != dst_ref.shape or src_ref.dtype != dst_ref.dtype:
         raise SpecError(f"make_async_copy: the source is {src_ref!r} and the target {dst_ref!r}; a copy needs the same "
-                        "shape "
-                        "and dtype on both sides. Select the part with .at[...].")
+                        "shape and dtype on both sides. Select the part with .at[...].")
     if sem.size != 1 or not sem.memory.is_semaphore:
         raise SpecError(f"make_async_copy: {sem!r} is not one semaphore. Give SemaphoreType.DMA in scratch_shapes, or "
-                        "one of "
-                        "several with sem.at[i].")
+                        "one of several with sem.at[i].")
     return AsyncCopy(src_ref, dst_ref, sem)
 
 

@@ -99,12 +99,10 @@ class Ref:
         value = jnp.asarray(value, self.dtype) if weak else jnp.asarray(value)
         if value.shape != shape:
             raise SpecError(f"{self.memory.name}: a value of shape {value.shape} is written to a window of shape "
-                            f"{shape}. "
-                            "Give it the same shape (jnp.broadcast_to, jnp.full_like, or reshape).")
+                            f"{shape}. Give it the same shape (jnp.broadcast_to, jnp.full_like, or reshape).")
         if value.dtype != self.dtype:
             raise SpecError(f"{self.memory.name}: a {value.dtype} value is written to a {self.dtype} ref. Cast it "
-                            "first: "
-                            f"value.astype({self.memory.name}.dtype).")
+                            f"first: value.astype({self.memory.name}.dtype).")
         return value
 
     def _view(self, index):
@@ -164,8 +162,7 @@ class _At:
         view, rest = self._ref._view(index)
         if rest is not None:
             raise SpecError(f"{self._ref.memory.name}.at[...] takes ints, slices and ds; index arrays and strides only "
-                            "when "
-                            "reading or writing.")
+                            "when reading or writing.")
         return view
 
 

@@ -183,8 +183,7 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
     if spec.memory_space in (ANY, HBM):
         if spec.block_shape is not None:
             raise SpecError(f"{where}: memory_space={spec.memory_space.name} keeps the whole array in HBM, so it takes "
-                            "no "
-                            "block_shape. Drop one of them.")
+                            "no block_shape. Drop one of them.")
         return Operand(name, name, is_output, 0, shape, dtype, shape, (), [], stays_in_hbm=True)
     dims = shape if spec.block_shape is None else tuple(spec.block_shape)
     if len(dims) != len(shape):

@@ -80,10 +80,9 @@ class _Walk:
         slot, block = self.slots[e.operand, e.slot], self.hbm.find(x, e.block)
         if e.verb == OUT_START and slot.last is None:
             name = f"{x.name}[{e.slot}]"
-            self.report("uninitialised", e, f"copy_out sends {name} to {x.show(e.block)}, but no step has written "
-                                            f"{name} "
-                        "yet.", f"Run the kernel on {name} first, or copy out the slot that it wrote.",
-                        e.operand, e.slot, number)
+            what = f"copy_out sends {name} to {x.show(e.block)}, but no step has written {name} yet."
+            mend = f"Run the kernel on {name} first, or copy out the slot that it wrote."
+            self.report("uninitialised", e, what, mend, e.operand, e.slot, number)
         ends = (block, [slot]) if e.verb == IN_START else ([slot], block)
         self.races.start(number, *ends, (e.operand, e.slot, e.verb))
         if e.verb == OUT_START:
@@ -92,9 +91,9 @@ class _Walk:
     def wait(self, number: int, e: Event):
         if not self.races.wait((e.operand, e.slot, IN_START if e.verb == IN_WAIT else OUT_START)):
             slot = f"{e.operand}[{e.slot}]"
-            self.report("hang", e, f"{e.verb}({slot}) waits for a copy that nobody started: the program would hang "
-                        "here.", f"Start a copy on {slot} before this wait, or drop the wait.",
-                        e.operand, e.slot, number)
+            what = f"{e.verb}({slot}) waits for a copy that nobody started: the program would hang here."
+            mend = f"Start a copy on {slot} before this wait, or drop the wait."
+            self.report("hang", e, what, mend, e.operand, e.slot, number)
 
     def run(self, number: int, e: Event):
         for x, s in zip(self.schedule.operands, e.slots, strict=True):
@@ -111,12 +110,11 @@ class _Walk:
             for number in copies:
                 c = self.schedule.events[number]
                 wait = IN_WAIT if c.verb == IN_START else OUT_WAIT
-                self.report("never waited", c, f"the {c.verb.removesuffix('_start')} of "
-                            f"{self.operands[operand].show(c.block)} ({operand}[{slot}]) is never waited for: nobody "
-                            "knows "
-                            f"whether it arrived.", f"Call {wait}({operand}[{slot}]) before the slot is used again, or "
-                                                    "at "
-                            "the end.", operand, slot, number)
+                block, place = self.operands[operand].show(c.block), f"{operand}[{slot}]"
+                what = (f"the {c.verb.removesuffix('_start')} of {block} ({place}) is never waited for: nobody knows "
+                        "whether it arrived.")
+                mend = f"Call {wait}({place}) before the slot is used again, or at the end."
+                self.report("never waited", c, what, mend, operand, slot, number)
         self.races.final(self.hbm.everywhere())
         for number, count in self.revisits.values():
             if count > 1:
@@ -130,25 +128,25 @@ class _Walk:
         x = self.operands[a.operand]
         name, block = f"{a.operand}[{a.slot}]", x.show(a.block)
         if b.verb == RUN and kind == "read":
-            self.report("read before wait", b, f"the kernel reads {name} while the copy of {block} to it is still in "
-                        f"flight.", f"Call copy_in_wait({name}) before the kernel runs, or copy to another slot.",
-                        a.operand, a.slot, first, second)
+            name_of_it, slot = "read before wait", a.slot
+            what = f"the kernel reads {name} while the copy of {block} to it is still in flight."
+            mend = f"Call copy_in_wait({name}) before the kernel runs, or copy to another slot."
         elif b.verb == RUN:
-            self.report("overwrite in flight", b, f"the kernel writes {name} while the copy of it to {block} is still "
-                                                  "in "
-                        f"flight.", f"Wait with copy_out_wait({name}) before this step, or give {x.name} one more "
-                                    "slot.",
-                        a.operand, a.slot, first, second)
+            name_of_it, slot = "overwrite in flight", a.slot
+            what = f"the kernel writes {name} while the copy of it to {block} is still in flight."
+            mend = f"Wait with copy_out_wait({name}) before this step, or give {x.name} one more slot."
         elif a.verb == b.verb == IN_START:
-            self.report("overwrite in flight", b, f"copy_in of {x.show(b.block)} writes {name} while the copy of "
-                                                  f"{block} to "
-                        f"it is still in flight.", f"Wait for {name} before starting this copy, or use another slot.",
-                        b.operand, b.slot, first, second)
+            name_of_it, slot = "overwrite in flight", b.slot
+            what = f"copy_in of {x.show(b.block)} writes {name} while the copy of {block} to it is still in flight."
+            mend = f"Wait for {name} before starting this copy, or use another slot."
         else:
-            self.report("hbm race", b, f"{b.verb.removesuffix('_start')} of {self.operands[b.operand].show(b.block)} "
-                                       "touches "
-                        f"the block that the {a.verb.removesuffix('_start')} of step {a.step} still has in flight.",
-                        f"Wait for that copy (of {name}) first.", b.operand, b.slot, first, second)
+            name_of_it, slot = "hbm race", b.slot
+            what = (f"{b.verb.removesuffix('_start')} of {self.operands[b.operand].show(b.block)} touches the block "
+                    "that "
+                    f"the {a.verb.removesuffix('_start')} of step {a.step} still has in flight.")
+            mend = f"Wait for that copy (of {name}) first."
+        operand = a.operand if b.verb == RUN else b.operand
+        self.report(name_of_it, b, what, mend, operand, slot, first, second)
 
     def revisit(self, number, e, x):
         before = self.left.get((x.array, e.block))
@@ -198,23 +196,23 @@ def grid_hazards(operands, grid: tuple[int, ...], semantics=None) -> list[Hazard
         visited = set(y.blocks)
         if len(visited) < math.prod(counts):
             missing = next(b for b in itertools.product(*map(range, counts)) if b not in visited)
-            found.append(Hazard("unvisited", f"output {y.name}: {math.prod(counts) - len(visited)} of its "
-                                f"{many(math.prod(counts), 'block')} are never visited, the first is "
-                                f"{y.info.show(missing)}: "
-                                "they keep what memory held.", "Make the grid or the index map cover every block.",
-                                y.name, 0, -1, ()))
+            total = math.prod(counts)
+            what = (f"output {y.name}: {total - len(visited)} of its {many(total, 'block')} are never visited, the "
+                    "first "
+                    f"is {y.info.show(missing)}: they keep what memory held.")
+            mend = "Make the grid or the index map cover every block."
+            found.append(Hazard("unvisited", what, mend, y.name, 0, -1, ()))
         for axis in axes:
             first = {}
             for t, (position, block) in enumerate(zip(ids, y.blocks, strict=True)):
                 other = first.setdefault(block, (t, position[axis]))
                 if other[1] != position[axis]:
-                    found.append(Hazard("parallel axis", f"output block {y.info.show(block)} is written by step "
-                                                         f"{other[0]} too, "
-                                        f"and grid axis {axis} between them is parallel: its steps may run in any "
-                                        "order, or "
-                                        "on two cores.", f"Mark axis {axis} \"arbitrary\" in dimension_semantics, or "
-                                                         "give "
-                                        "each of its steps an output block of its own.", y.name, t, -1, ()))
+                    what = (f"output block {y.info.show(block)} is written by step {other[0]} too, and grid axis "
+                            f"{axis} "
+                            "between them is parallel: its steps may run in any order, or on two cores.")
+                    mend = (f'Mark axis {axis} "arbitrary" in dimension_semantics, or give each of its steps an output '
+                            "block of its own.")
+                    found.append(Hazard("parallel axis", what, mend, y.name, t, -1, ()))
                     break
     return found
 
