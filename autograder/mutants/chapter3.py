@@ -5,6 +5,8 @@ and right ones.
 """
 from collections import deque
 
+import numpy as np
+
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
 
 # One slot
@@ -68,6 +70,21 @@ def one_slot_other_end(N, A, X, Y, B):
         if i < N - 1:
             copy_in_start(A[i + 1], X[0])
         copy_out_wait(Y[0])
+
+
+def slot_follows_the_step(N, A, X, Y, B):
+    for i in range(N):
+        copy_in_start(A[i], X[i])
+        copy_in_wait(X[i])
+        compute(X[i], Y[i])
+        copy_out_start(Y[i], B[i])
+        copy_out_wait(Y[i])
+
+
+def never_ends(N, A, X, Y, B):
+    while N:
+        copy_in_start(A[0], X[0])
+        copy_in_wait(X[0])
 
 
 # Hoisting
@@ -511,6 +528,7 @@ _RIGHT_NAMES = {"a": "read before wait", "b": "overwrite in flight", "c": "wrong
 
 WRONG = {
     "3.1": [
+        ("the three of the example, whatever the times", lambda n, copy, kernel: 3 * n, "1 µs only"),
         ("the results are never copied out", lambda n, copy, kernel: n * (copy + kernel), "results"),
         ("copies run beside the kernel", lambda n, copy, kernel: 2 * copy + n * kernel, "block"),
         ("one block only", lambda n, copy, kernel: 2 * copy + kernel, "How many"),
@@ -519,6 +537,8 @@ WRONG = {
     "3.2": [
         ("the last copy waits for itself", final_wait_forgotten, "epilogue"),
         ("there is always an older copy", first_wait_unguarded, "if"),
+        ("step i uses slot i", slot_follows_the_step, "X[0] and Y[0]"),
+        ("a loop that never ends", never_ends, "does not end"),
         ("a wait anywhere in the loop protects the slot", waits_after_the_kernel, "before the"),
         ("after a start the data are there", start_is_enough, "order"),
         ("splitting alone makes it faster", still_blocking, "slide"),
@@ -555,7 +575,7 @@ WRONG = {
         ("one block ahead is as good as many", only_two_deep, "depth − 1"),
         ("there are always enough blocks for the prologue", prologue_ignores_n, "blocks"),
         ("all slots can be filled before the first is used", fills_every_slot_at_once, "one block at a time"),
-        ("there are always two slots", slots_modulo_two, "slots"),
+        ("there are always two slots", slots_modulo_two, "one slot"),
         ("one copy is left at the end", epilogue_waits_for_one, "epilogue"),
     ],
     "3.8": [
@@ -578,10 +598,15 @@ def blocking_time_as_a_sum(n, copy, kernel):
     return sum(2 * copy + kernel for _ in range(n))
 
 
+def blocking_time_as_an_array(n, copy, kernel):
+    return np.array([n * (copy + kernel + copy)])
+
+
 RIGHT = {
-    "3.1": [("adds up block by block", blocking_time_as_a_sum)],
+    "3.1": [("adds up block by block", blocking_time_as_a_sum), ("an array of one", blocking_time_as_an_array)],
     "3.2": [("fetches after the kernel instead of waiting later", one_slot_other_end)],
-    "3.3": [("capitals and blanks", {letter.upper(): f" {name.upper()} " for letter, name in _RIGHT_NAMES.items()})],
+    "3.3": [("capitals and blanks", {letter.upper(): f" {name.upper()} " for letter, name in _RIGHT_NAMES.items()}),
+            ("the functions' names", {f"loop_{letter}": name for letter, name in _RIGHT_NAMES.items()})],
     "3.4": [("swaps two names", hoisted_unrolled_by_two), ("sinks the waits already", sunk_before_the_kernel)],
     "3.5": [("waits just before the kernel writes", sunk_before_the_kernel)],
     "3.6": [("waits just before the kernel writes", sunk_before_the_kernel)],

@@ -1,6 +1,10 @@
 # %% [markdown]
 # # 3 · Deriving the double buffer
 #
+# An accelerator keeps its data in HBM, a large memory, but its *core*, the part that computes, works only on what lies
+# in SRAM, a small memory close by. Blocks of data go from one to the other by *DMA*: copy engines that run beside the
+# core, while the core runs the *kernel*, the program for one block.
+#
 # Four blocks lie in HBM. Each one takes 1 µs to copy into SRAM, 1 µs to compute on, and 1 µs to copy out again. `A`
 # and `B` are arrays in HBM; `X` and `Y` are *slots* in SRAM, each as large as one block.
 #
@@ -33,7 +37,8 @@ pl.show(blocking, 4, depth=1)
 
 # %% [markdown]
 # A third of the time. In the picture, time runs to the right; hatched means that the core stands still and waits for
-# a copy. The table has the same recording in program order: each row from left to right, then the next row.
+# a copy. The grey bands are *fill* and *drain*: the time before the first step and after the last. The table has the
+# same recording in program order: each row from left to right, then the next row.
 #
 # The obvious cure is a faster core. **Predict:** with a core *ten times* as fast, how long does the loop take?
 
@@ -88,11 +93,12 @@ check("3.1", blocking_time)
 print(pl.record(blocking, 4, depth=1).listing())
 
 # %% [markdown]
-# Which of these twenty lines really need their order? Only three rules hold:
+# Which of these twenty lines really need their order? Only four rules hold:
 #
 # 1. a step reads its slot of X after the copy in has **arrived**;
 # 2. a copy out starts after the step that **writes** its slot of Y;
-# 3. a slot gets new contents only when its last reader is **done**.
+# 3. a slot gets new contents only when its last reader is **done**;
+# 4. every copy that is started is waited for **once**, before the program ends.
 #
 # All other order is habit. So there are two moves, and this chapter is nothing but these two: **start each copy as
 # early as its slot allows, and wait for it as late as you can.**
@@ -162,7 +168,7 @@ for arrive in "on_wait", "eager", "random":
 # %% [markdown]
 # One program, three answers, and all three machines obey the rules. A copy may land at any moment between its start
 # and its wait. Where copies land as late as they may, the result is right, by luck; where they land at once, each
-# step computes on the block *after* its own. A test on the first machine would have passed for years.
+# step but the last computes on the block *after* its own. A test on the first machine would have passed for years.
 #
 # The verifier does not trust to luck. It asks whether *any* choice of moments could change a result:
 
@@ -252,12 +258,15 @@ check("3.3", hazards)
 # </details>
 
 # %% [markdown]
-# When you have your answer, let the tools give theirs: the verdict on four blocks, and the values.
+# When you have given your answer, let the tools give theirs: the verdict on four blocks, and the values.
 
 # %%
-for letter, loop in zip("abcde", (loop_a, loop_b, loop_c, loop_d, loop_e), strict=True):
-    view = pl.show(loop, 4)
-    print(f"{letter}  {view.verdict.splitlines()[0]}\n   B = {pl.execute(view.schedule, numbers)}\n")
+if hazards is ...:
+    print("Your answer first; then run this cell again.")
+else:
+    for letter, loop in zip("abcde", (loop_a, loop_b, loop_c, loop_d, loop_e), strict=True):
+        view = pl.show(loop, 4)
+        print(f"{letter}  {view.verdict.splitlines()[0]}\n   B = {pl.execute(view.schedule, numbers)}\n")
 
 # %% [markdown]
 # Slots start as garbage, shown as `nan`; that is what `a` reads. Now look at `c`. The verifier is content: no choice
@@ -290,7 +299,7 @@ pl.show(two_slots, 4, limit=12e-6)
 
 # %% exercise="3.4"
 def hoisted(N, A, X, Y, B):
-    """Two slots each. Each copy in runs during the step before; right for any N ≥ 1, with the fewest µs you can."""
+    """Two slots each. Each copy in runs during the step before; each copy out blocks. Right for any N ≥ 1."""
     ### BEGIN SOLUTION
     copy_in_start(A[0], X[0])
     for i in range(N):
@@ -458,7 +467,8 @@ check("3.6", double_buffer)
 # ## More slots
 #
 # Is two always enough? Move the HBM farther away: each copy now takes another 3 µs, its *latency* α, before it
-# arrives. (The port is free meanwhile, so several copies can be on their way.) Eight blocks, the same loop:
+# arrives. In the picture, that is the thin line after the copy's box. (The port is free meanwhile, so several copies
+# can be on their way.) Eight blocks, the same loop:
 
 # %%
 far = TOY.with_(name="toy with far HBM", alpha=3e-6)
@@ -649,5 +659,5 @@ check("3.9", backwards_or_transposed)
 # - A right result proves nothing about races, and a race-free program may still compute the wrong thing.
 # - An example with N = 4 cannot see an odd N.
 #
-# The loop that you have derived is the one inside `pallas_call`: open `pallas_lite/pipeline.py`, and you will know
-# every line. In the next chapters you only say *what* to copy, and it does the moving.
+# The loop that you have derived is the one inside `pallas_call`: open `pallas_lite/pipeline.py`, and you will
+# recognise every part. In the next chapters you only say *what* to copy, and it does the moving.
