@@ -201,7 +201,7 @@ def blocking_time(answer: Handle, trial: Trial) -> None:
 
 def _slips(n: int, copy: float, kernel: float) -> dict[float, str]:
     return {
-        3 * n: "That holds for 1 µs only: for copies and steps that all take as long. Which of the three are copies?",
+        3 * n: "That holds for 1 µs only. What if a copy takes another time, and a step of the kernel yet another?",
         n * (copy + kernel): "That is one copy a block. What becomes of the results?",
         2 * copy + n * kernel: "That is what it would take if the copies ran beside the kernel. Here they block.",
         2 * copy + kernel: "That is one block. How many are there?",
