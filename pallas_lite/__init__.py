@@ -4,6 +4,7 @@
 """
 from . import hardware as hardware
 from .body import loop as loop
+from .body import multiple_of as multiple_of
 from .body import num_programs as num_programs
 from .body import program_id as program_id
 from .body import when as when

@@ -55,6 +55,9 @@ def when(condition):
 
     A Python bool is decided once, while tracing; a traced bool becomes `lax.cond`.
     """
+    if callable(condition):
+        raise SpecError("pl.when needs a condition: write @pl.when(pl.program_id(0) == 0) above the function.")
+
     def decide(f):
         if isinstance(condition, (bool, np.bool_)):
             if condition:
@@ -62,6 +65,11 @@ def when(condition):
         else:
             lax.cond(condition, lambda: (f(), None)[1], lambda: None)
     return decide
+
+
+def multiple_of(value, factor: int):
+    """A promise to the compiler that `value` is a multiple of `factor`; here it is returned as it is."""
+    return value
 
 
 def loop(lower, upper, *, init_carry=None, step=1, unroll=None):

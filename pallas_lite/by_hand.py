@@ -37,8 +37,17 @@ class _Place:
     def __str__(self):
         return f"{self.row.name}[{self.index}]"
 
+    __repr__ = __str__
 
-@dataclass(frozen=True)
+    def _no_value(self, *_):
+        raise PipelineError(f"{self} is a place, not a value, so nothing can be added to it or multiplied with it "
+                            "here. "
+                            "compute(X[i], Y[j]) runs the kernel on slots.")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _no_value
+
+
+@dataclass(frozen=True, eq=False)
 class _Row:
     """`A`, `X`, `Y` or `B`: indexing gives a place, out of range gives an error that says what there is."""
 
@@ -50,6 +59,14 @@ class _Row:
     def __len__(self):
         return self.size
 
+    def __repr__(self):
+        return self.name
+
+    def __setitem__(self, i, value):
+        raise PipelineError(f"{self.name}[{i!r}] = …: a place is filled by a copy or by the kernel. compute(X[i], "
+                            "Y[j]) runs "
+                            "the kernel, copy_in_start and copy_out_start copy.")
+
     def __getitem__(self, i):
         try:
             i = i.__index__()
@@ -58,7 +75,8 @@ class _Row:
         if not 0 <= i < self.size:
             what = "slot" if "slots" in self.kind else "block"
             has = f"{what}s 0 to {self.size - 1}" if self.size > 1 else f"only {what} 0" if self.size else f"no {what}s"
-            mend = "Take the index modulo the number of slots." if what == "slot" else "Guard the copy with an if."
+            mend = ("Guard the copy with an if." if what == "block" else
+                    "Take the index modulo the number of slots." if self.size > 1 else f"Use {self.name}[0].")
             raise BlockIndexError(f"step {self.tape.runs}: {self.name}[{i}] does not exist: {self.name} has {has}. "
                                   f"{mend}")
         return _Place(self, i)
@@ -93,18 +111,19 @@ class _Tape:
 
     def _append(self, event):
         if len(self.events) >= MOST_EVENTS:
-            raise PipelineError(f"the loop does not end: it has done {MOST_EVENTS} things. Check its bounds.")
+            raise PipelineError(f"the loop does not end: it has made {MOST_EVENTS:,} calls. Check its bounds.")
         self.events.append(event)
 
+
 def _places(verb, given, kinds):
+    call = f"{verb}({', '.join(map(str, given))})"
     for place, kind in zip(given, kinds, strict=True):
+        if isinstance(place, _Row):
+            raise PipelineError(f"{call}: {place} is all of the {place.kind}. Choose one: {place}[0].")
         if not isinstance(place, _Place):
-            raise PipelineError(f"{verb}({', '.join(map(str, given))}): it takes blocks and slots such as A[0] or "
-                                "X[1], not "
-                                f"{place!r}.")
+            raise PipelineError(f"{call}: it takes blocks and slots such as A[0] or X[1], not {place!r}.")
         if place.row.kind != kind:
-            raise PipelineError(f"{verb}({', '.join(map(str, given))}): {place} is one of the {place.row.kind}; here "
-                                f"belongs one of the {kind}.")
+            raise PipelineError(f"{call}: {place} is one of the {place.row.kind}; here belongs one of the {kind}.")
 
 
 def copy_in_start(block, slot) -> None:

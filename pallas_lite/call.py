@@ -101,7 +101,17 @@ class Call:
 
     def _trace(self, scalars, flat, tree) -> "Traced":
         in_specs = self._match(self.in_specs, flat, "in_specs")
+        for kind in jax.tree.leaves(self.scratch_shapes):
+            if not isinstance(kind, (_specs.Scratch, _specs.SemaphoreType)):
+                raise SpecError(f"{self.name}: scratch_shapes holds {kind!r}; give pltpu.VMEM(shape, dtype), "
+                                "pltpu.SMEM(…) or "
+                                "pltpu.SemaphoreType.DMA.")
         outs, out_tree = jax.tree.flatten(list(self.out_shape) if isinstance(self.out_shape, tuple) else self.out_shape)
+        for out in outs:
+            if not hasattr(out, "shape") or not hasattr(out, "dtype"):
+                raise SpecError(f"{self.name}: out_shape holds {out!r}; give jax.ShapeDtypeStruct(shape, dtype) for "
+                                "each "
+                                "output.")
         out_specs = self._match(self.out_specs, outs, "out_specs")
         n_scratch = len(jax.tree.leaves(self.scratch_shapes))
         names = operand_names(self.kernel, len(scalars), len(flat), len(outs), n_scratch)

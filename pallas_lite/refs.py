@@ -66,6 +66,12 @@ class Ref:
     def __repr__(self):
         return f"Ref {self.memory.name} {self.dtype}{list(self.shape)}"
 
+    def _no_value(self, *_):
+        raise SpecError(f"{self.memory.name} is a ref, not a value: read it first, {self.memory.name}[...].")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _no_value
+    __matmul__ = __rmatmul__ = __pow__ = __neg__ = __lt__ = __gt__ = __le__ = __ge__ = _no_value
+
     @property
     def at(self) -> "_At":
         return _At(self)

@@ -1,7 +1,11 @@
 """show: one schedule in several views from one recording: verdict, timeline, table. In notebooks and terminals."""
+import contextlib
 import html
 import io
 import re
+import signal
+import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,6 +13,7 @@ import matplotlib
 from matplotlib.axes import Axes
 
 from .by_hand import record
+from .errors import PallasLiteError
 from .hardware import TOY, Machine
 from .plot import plot_timeline
 from .schedule import Schedule
@@ -56,33 +61,59 @@ class View:
         title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
         picture = svg(plot_timeline(t, hazards=self.hazards[:1], limit=self.limit, title=title), f"Timeline. {title}")
         return (f'<div class="pallas-lite-view">{picture}<pre '
-                f'style="line-height:1.3;font-family:monospace;overflow-x:auto">{html.escape(self.verdict)}\n\n'
+                f'style="line-height:1.3;font-family:monospace;white-space:pre;overflow-x:auto">{html.escape(self.verdict)}\n\n'
                 f"{html.escape(self.table)}</pre></div>")
 
 
 @dataclass(frozen=True)
-class Unwritten:
-    """Stands where a view will be, while the loop still has a hole in it."""
+class NoView:
+    """Stands where a view will be, while the loop still has a hole in it, or cannot be recorded."""
 
     why: str
 
     def __str__(self) -> str:
-        return f"… nothing to show: {self.why}"
+        return self.why
 
     __repr__ = __str__
 
 
 def show(what: Schedule | Callable, steps: int = 4, *, depth: int = 2, machine: Machine = TOY,
-         limit: float | None = None) -> View | Unwritten:
+         limit: float | None = None) -> View | NoView:
     """A view of a schedule, or of a hand-written loop, which is recorded first with `steps` blocks and `depth` slots.
 
-    A loop that raises NotImplementedError, an exercise's hole, gives a line that says so, so that Run All goes on.
+    A loop that raises, or does not end within 10 s, gives a line that says so in place of the view, so that a notebook
+    goes on; `record` raises.
     """
     try:
-        schedule = what if isinstance(what, Schedule) else record(what, steps, depth=depth)
+        with _time_limit(10):
+            schedule = what if isinstance(what, Schedule) else record(what, steps, depth=depth)
     except NotImplementedError as hole:
-        return Unwritten(str(hole) or "the loop is not written yet")
+        return NoView(f"… nothing to show: {str(hole) or 'the loop is not written yet'}")
+    except Exception as error:
+        kind = "" if isinstance(error, PallasLiteError) else f"{type(error).__name__}: "
+        frames = reversed(traceback.extract_tb(error.__traceback__))
+        at = next((f.lineno for f in frames if f.name == getattr(what, "__name__", None)), None)
+        line = f" (line {at} of the cell)" if at else ""
+        return NoView(f"✗ nothing to show, {getattr(what, '__name__', 'the loop')} stopped{line}: {kind}{error}")
     return View(schedule, machine, limit)
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: int):
+    """Raises TimeoutError in the main thread of a system that has alarms; elsewhere there is no limit."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def late(*_):
+        raise TimeoutError(f"it did not end within {seconds} s")
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def svg(ax: Axes, label: str = "timeline of a pipeline") -> str:

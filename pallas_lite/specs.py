@@ -161,8 +161,8 @@ def normalize_grid(grid) -> tuple[int, ...]:
     grid = (grid,) if isinstance(grid, (int, np.integer)) else tuple(grid)
     sizes = tuple(g[1] if isinstance(g, tuple) else g for g in grid)  # a named axis is a (name, size) pair
     for size in sizes:
-        if not isinstance(size, (int, np.integer)) or size < 0:
-            raise SpecError(f"grid={grid}: each entry must be a whole number of steps, not {size!r}.")
+        if not isinstance(size, (int, np.integer)) or size < 1:
+            raise SpecError(f"grid={grid}: each entry must be a whole number of steps, 1 or more, not {size!r}.")
     return tuple(int(size) for size in sizes)
 
 
@@ -185,6 +185,8 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
             raise SpecError(f"{where}: memory_space={spec.memory_space.name} keeps the whole array in HBM, so it takes "
                             "no block_shape. Drop one of them.")
         return Operand(name, name, is_output, 0, shape, dtype, shape, (), [], stays_in_hbm=True)
+    if callable(spec.block_shape):
+        raise SpecError(f"{where}: BlockSpec takes the block_shape first, then the index_map; here they are swapped.")
     dims = shape if spec.block_shape is None else tuple(spec.block_shape)
     if len(dims) != len(shape):
         raise SpecError(f"{where}: block_shape {dims} has {many(len(dims), 'dimension')}, but the array {shape} has "
@@ -256,6 +258,9 @@ def _check_arity(index_map, where, grid, scalars):
     try:
         inspect.signature(index_map).bind(*grid, *scalars)
     except TypeError:
+        if not grid and not scalars:
+            raise SpecError(f"{where}: its index_map takes grid indices, but the call has no grid. Give "
+                            "grid=(…,).") from None
         also = ", then one for each prefetched scalar" if scalars else ""
         raise SpecError(f"{where}: its index_map does not take {many(len(grid) + len(scalars), 'argument')}, one "
                         f"for each axis of the grid {grid}{also}.") from None

@@ -23,7 +23,7 @@ from .hardware import TOY, Machine
 from .memory import garbage_value, two_fillings
 from .schedule import Schedule
 from .timeline import Timeline, timeline
-from .unspecified import constant_blocks, may_be_unspecified, unspecified, written_inputs
+from .unspecified import constant_blocks, may_be_unspecified, poisoned, unspecified, written_inputs
 from .verify import RACES, Hazard, grid_hazards, verify
 
 
@@ -182,9 +182,11 @@ class Traced:
             return found
         fillings = [{str(np.dtype(d)): two_fillings(d)[k] for _, _, d in self.body.avals} for k in (0, 1)]
         first, second = (self._compiled(inputs, f, True)[0] for f in fillings)
+        nan = self._compiled(inputs, "nan", True)[0]
         for x in self.operands:
             if x.is_output:
-                found += unspecified(x, np.asarray(first[x.array]), np.asarray(second[x.array]), two_fillings(x.dtype))
+                one, other = np.asarray(first[x.array]), np.asarray(second[x.array])
+                found += unspecified(x, one, other, two_fillings(x.dtype)) or poisoned(x, np.asarray(nan[x.array]), one)
         return found
 
     def report(self, hazards) -> None:

@@ -23,6 +23,8 @@ def unspecified(x, first: np.ndarray, second: np.ndarray, fillings) -> list[Haza
     if not differs.any():
         return []
     untouched = differs & (first == fillings[0]) & (second == fillings[1])
+    if first.dtype == bool or (differs & ~untouched).any():
+        untouched = np.zeros_like(differs)  # some values were computed, so these may have been too
     found = []
     for mask, kind, what, mend in (
         (untouched, "unwritten", "is never written: whatever memory held stays there.",
@@ -39,6 +41,18 @@ def unspecified(x, first: np.ndarray, second: np.ndarray, fillings) -> list[Haza
             step, slot = (steps[-1], _slot(x, steps[-1])) if steps else (0, -1)
             found.append(Hazard(kind, f"output {x.name}: {where(x.name, mask)} {what}", mend, x.name, step, slot, ()))
     return found
+
+
+def poisoned(x, with_nan: np.ndarray, without: np.ndarray) -> list[Hazard]:
+    """The hazard of an output that is NaN only when memory held NaN: garbage was multiplied by zero, not left out."""
+    mask = np.isnan(with_nan) & ~np.isnan(without)
+    if not mask.any():
+        return []
+    return [Hazard("uninitialised", f"output {x.name}: {where(x.name, mask)} is NaN if the memory that nobody had "
+                                    "written holds "
+                   "NaN: 0 × garbage is not 0.", "Leave garbage out with jnp.where, on every operand, rather than "
+                                                 "multiplying "
+                   "it by 0.", x.name, len(x.blocks) - 1, _slot(x, len(x.blocks) - 1), ())]
 
 
 def written_inputs(operands, body) -> list[Hazard]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import manual
 from ..body import at_position, run_kernel
-from ..errors import PipelineError
+from ..errors import PipelineError, SpecError
 from ..memory import InterpretParams, garbage
 from ..races import Races, Rectangles
 from ..refs import Ref
@@ -25,8 +25,9 @@ from .record import record
 class Buffer:
     """Some memory of the machine. Refs are windows on it."""
 
-    def __init__(self, machine, name, value, written=False, is_semaphore=False):
+    def __init__(self, machine, name, value, written=False, is_semaphore=False, in_hbm=False):
         self.machine, self.name, self.value, self.is_semaphore = machine, name, value, is_semaphore
+        self.in_hbm = in_hbm  # a kernel computes on SRAM only
         self.shape, self.dtype = value.shape, value.dtype
         self.places = Rectangles(machine.races, value.shape)
         if written:  # an operand: its values were there before the kernel
@@ -40,10 +41,18 @@ class Buffer:
         return tuple(slice(int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True))
 
     def load(self, starts, sizes):
+        self._in_reach("read")
         self.machine.read(self, starts, sizes)
         return jnp.asarray(self.value[self.part(starts, sizes)].copy())
 
+    def _in_reach(self, what):
+        if self.in_hbm:
+            raise SpecError(f"{self.name} is in HBM, where a kernel cannot {what} directly. Copy the part that you "
+                            "want to or "
+                            "from a VMEM buffer with make_async_copy, or give it a BlockSpec with a block_shape.")
+
     def store(self, starts, sizes, value):
+        self._in_reach("write")
         self.machine.write(self, starts, sizes)
         self.value[self.part(starts, sizes)] = np.asarray(value)
 
@@ -179,6 +188,11 @@ class Step:
                             "Wait for it before the kernel ends.", "", number)
         for buffer in outputs:
             self.races.final(buffer.places.places.values())
+            for rectangle, place in buffer.places.places.items():
+                if place.last is None and not place.writes and not place.clash:
+                    part = _window(buffer, [a for a, _ in rectangle], [b - a for a, b in rectangle])
+                    self.report("unwritten", f"output {part} is never written: whatever memory held stays there.",
+                                "Copy the whole of it out.", buffer.name, self._note("the end"))
         return self.hazards
 
 
@@ -195,7 +209,7 @@ def run(kernel, operands, any_refs, extras, grid, inputs, params, unflatten):
             if array not in homes:
                 given = array in inputs
                 value = np.array(inputs[array]) if given else garbage(params, shape, dtype, machine.rng)
-                homes[array] = Buffer(machine, name, value, written=given)
+                homes[array] = Buffer(machine, name, value, written=given, in_hbm=True)
         rest = [_extra(machine, e, name) for name, e in extras]
         free = [Ref(homes[array]) for _, array, _, _ in any_refs]
 

@@ -84,7 +84,11 @@ def test_executing_a_loop_that_hangs_says_so():
     (lambda A, X, Y, B: pl.copy_in_wait(X[-1]), pl.BlockIndexError, r"X\[-1\] does not exist"),
     (lambda A, X, Y, B: pl.copy_in_start(X[0], A[0]), pl.PipelineError, r"X\[0\] is one of the input slots"),
     (lambda A, X, Y, B: pl.copy_out_start(X[0], B[0]), pl.PipelineError, "here belongs one of the output slots"),
-    (lambda A, X, Y, B: pl.copy_in_start(A, X[0]), pl.PipelineError, r"takes blocks and slots such as A\[0\]"),
+    (lambda A, X, Y, B: pl.copy_in_start(0, X[0]), pl.PipelineError, r"takes blocks and slots such as A\[0\]"),
+    (lambda A, X, Y, B: pl.copy_in_start(A, X[0]), pl.PipelineError,
+     r"copy_in_start\(A, X\[0\]\): A is all of the input array. Choose one: A\[0\]"),
+    (lambda A, X, Y, B: X[0] + 1, pl.PipelineError, r"X\[0\] is a place, not a value"),
+    (lambda A, X, Y, B: Y.__setitem__(0, X[0]), pl.PipelineError, "filled by a copy or by the kernel"),
     (lambda A, X, Y, B: pl.copy_in_wait(X["0"]), pl.PipelineError, "one whole number"),
 ])
 def test_a_wrong_place_is_named(line, error, text):
@@ -98,3 +102,26 @@ def test_a_loop_without_end_is_stopped():
             pl.compute(X[0], Y[0])
     with pytest.raises(pl.PipelineError, match="does not end"):
         pl.record(loop, 4)
+
+
+def test_show_says_why_it_has_nothing_to_show():
+    def hole(N, A, X, Y, B):
+        raise NotImplementedError("Exercise 3.2 is not done yet")
+
+    def past_the_end(N, A, X, Y, B):
+        pl.copy_in_start(A[N], X[0])
+    assert str(pl.show(hole)) == "… nothing to show: Exercise 3.2 is not done yet"
+    said = str(pl.show(past_the_end))
+    assert "past_the_end stopped (line " in said and "A[4] does not exist" in said
+    assert "NameError: name 'copyin' is not defined" in str(pl.show(lambda N, A, X, Y, B: copyin(A)))  # noqa: F821
+
+
+def test_show_ends_a_loop_that_does_not(monkeypatch):
+    from pallas_lite import show
+
+    def forever(N, A, X, Y, B):
+        while True:
+            pass
+    limit = show.__globals__["_time_limit"]
+    monkeypatch.setitem(show.__globals__, "_time_limit", lambda seconds: limit(1))
+    assert "did not end within 1 s" in str(pl.show(forever))

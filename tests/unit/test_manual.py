@@ -125,10 +125,11 @@ def test_reading_a_scoped_buffer_that_nobody_wrote_is_named():
 
 
 @pytest.mark.parametrize("line, text", [
-    (lambda x, o, sem: o.__setitem__(0, x[0]), None),
+    (lambda x, o, sem: x[0], "x_hbm is in HBM, where a kernel cannot read directly"),
+    (lambda x, o, sem: o.__setitem__(0, jnp.zeros(8)), "o_hbm is in HBM, where a kernel cannot write directly"),
     (lambda x, o, sem: pltpu.make_async_copy(x.at[0:2], o.at[0:3], sem), "needs the same shape and dtype on both "
                                                                          "sides"),
-    (lambda x, o, sem: pltpu.make_async_copy(x[...], o, sem), "give a ref"),
+    (lambda x, o, sem: pltpu.make_async_copy(jnp.ones(3), o, sem), "give a ref"),
     (lambda x, o, sem: pltpu.make_async_copy(x, o, x), "is not one semaphore"),
     (lambda x, o, sem: x.at[9:20], None),
     (lambda x, o, sem: x.at[20], "index 20 is out of range"),
@@ -192,3 +193,13 @@ def test_rectangles_find_what_cells_find(seed):
                 getattr(race, what)(number, one.find(spans[0]))
     # In flight, only the first of several writers is reported: which one depends on the cell.
     assert {(k, b) for k, a, b in found[0]} == {(k, b) for k, a, b in found[1]}
+
+
+def test_an_output_in_hbm_that_is_left_partly_unwritten_is_named():
+    def kernel(x_hbm, o_hbm, buf):
+        pltpu.sync_copy(x_hbm.at[0:4], buf)
+        pltpu.sync_copy(buf, o_hbm.at[0:4])
+    f = pl.pallas_call(kernel, shape(16, 8), in_specs=[HBM], out_specs=HBM,
+                       scratch_shapes=[pltpu.VMEM((4, 8), jnp.float32)])
+    assert [str(h.message) for h in hazards(f, X)] == [
+        "output o_hbm[4:16, 0:8] is never written: whatever memory held stays there."]

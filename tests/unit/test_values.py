@@ -100,6 +100,24 @@ def test_sharing_an_output_block_along_a_parallel_axis_is_named():
     assert [h.kind for h in f.trace(shape(8)).hazards] == ["parallel axis"]
 
 
+def test_garbage_times_zero_is_named():
+    def kernel(x_ref, o_ref, acc_ref):
+        acc_ref[...] = acc_ref[...] * jnp.where(pl.program_id(0) == 0, 0.0, 1.0) + x_ref[...]
+        o_ref[...] = acc_ref[...]
+    f = pl.pallas_call(kernel, shape(4), grid=(2,), in_specs=[BLOCK], out_specs=pl.BlockSpec((4,), lambda i: (0,)),
+                       scratch_shapes=[pltpu.VMEM((4,), jnp.float32)])
+    with pytest.warns(pl.HazardWarning, match="is NaN if the memory .* 0 × garbage is not 0"):
+        f(jnp.arange(8.0))
+
+
+def test_an_in_place_update_of_a_part_is_no_hazard():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + 1
+    first = pl.BlockSpec((4,), lambda i: (0,))
+    f = pl.pallas_call(kernel, shape(8), grid=(1,), in_specs=[first], out_specs=first, input_output_aliases={0: 0})
+    assert quietly(f, jnp.arange(8.0)).tolist() == [1, 2, 3, 4, 4, 5, 6, 7]
+
+
 # -- bounds
 
 @pytest.mark.parametrize("body, text", [
@@ -113,6 +131,8 @@ def test_sharing_an_output_block_along_a_parallel_axis_is_named():
     (lambda x, o: o.__setitem__(..., x[...].astype(jnp.int32)), "a int32 value is written to a float32 ref"),
     (lambda x, o: o.__setitem__(..., x), r"read the ref first: o\[...\] = x\[...\]"),
     (lambda x, o: o.__setitem__(..., x[None]), "index its value"),
+    (lambda x, o: x + 1, r"x is a ref, not a value: read it first, x\[...\]"),
+    (lambda x, o: pl.when(lambda: None), "pl.when needs a condition"),
 ])
 def test_bad_indices_are_errors(body, text):
     def kernel(x_ref, o_ref):
