@@ -62,11 +62,14 @@ def judge(found: Exercise, answer: Handle, trial: Trial) -> Result:
             found.run(answer, trial)
     except Wrong as wrong:
         return result("wrong", wrong.what, case=show(wrong.case), got=show(wrong.got), expected=show(wrong.expected),
-                      nudge=wrong.nudge, schedule=wrong.schedule, hazards=wrong.hazards, timeline=wrong.timeline)
+                      nudge=wrong.nudge, schedule=wrong.schedule, hazards=wrong.hazards, timeline=wrong.timeline,
+                      own_case=answer.asked == {"value"})
     except NotDone:
         return result("not done", f"Exercise {found.number} is not done yet.")
     except AnswerFailed as failed:
-        return result("error", str(failed), line=_where(failed.line, failed.lineno))
+        # A check that knows on what the learner's code stopped, and why, says so on the exception.
+        return result("error", str(failed), line=_where(failed.line, failed.lineno),
+                      case=show(getattr(failed, "case", "")), nudge=getattr(failed, "nudge", ""))
     except Exception as error:
         import traceback
         where = traceback.extract_tb(error.__traceback__)[-1]

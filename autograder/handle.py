@@ -18,11 +18,14 @@ from .inside.answers import TimeUp, answer
 class Handle:
     """A learner's object. Subclasses say how a question reaches it: `_ask(op, args)` returns a kind and a body."""
 
+    asked: frozenset[str] = frozenset()  # the kinds of question so far
+
     def _ask(self, op: str, args: tuple) -> tuple[str, Any]:
         raise NotImplementedError
 
     def ask(self, op: str, *args: Any) -> Any:
         """The answer to a question, as plain data. Raises NotDone, AnswerFailed or Wrong."""
+        self.asked |= {op}
         kind, body = self._ask(op, args)
         if kind == "ok":
             return body
@@ -181,13 +184,23 @@ def text(value: Any, most: int = 4000) -> str:
     return value[:most] if isinstance(value, str) else "?"
 
 
+def kind_of(value: Any) -> str:
+    """What a value is, in a learner's words.  >>> kind_of("3")
+    'a text'
+    """
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    words = {bool: "True or False", type(None): "None", str: "a text", int: "a number", float: "a number"}
+    name = type(value).__name__
+    return words.get(type(value), f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}")
+
+
 def number(answer: Any, what: str = "Your answer") -> float:
-    """`answer` as a finite number. Raises Wrong for NaN, True, "3" and everything else that is not one."""
-    if isinstance(answer, np.ndarray) and answer.ndim == 0:
+    """`answer`, or an array's only entry, as a finite number. Raises Wrong for NaN, True, "3" and all else."""
+    if isinstance(answer, np.ndarray) and answer.size == 1:
         answer = answer.item()
     if type(answer) is bool or not isinstance(answer, (int, float)):
-        shown = {bool: "True or False", type(None): "None"}.get(type(answer), f"a {type(answer).__name__}")
-        raise Wrong(f"{what} should be a number; it is {shown}.")
+        raise Wrong(f"{what} should be a number; it is {kind_of(answer)}.")
     if not math.isfinite(answer):
         raise Wrong(f"{what} should be a finite number; it is {answer}.")
     return float(answer)
@@ -199,7 +212,11 @@ def close(answer: Any, expected: float, unit: str = "", tolerance: float = 0.01,
 
     `slips` maps the numbers that typical slips give to a sentence on the slip, shown as the nudge.
     """
-    x = number(answer, what)
+    try:
+        x = number(answer, what)
+    except Wrong as wrong:
+        wrong.case = case
+        raise
     if abs(x - expected) <= tolerance * abs(expected) + 1e-300:
         return
     for slip, sentence in (slips or {}).items():
@@ -214,7 +231,7 @@ def same_array(result: Any, expected: np.ndarray, *, rtol: float = 1e-5, atol: f
     """Raises Wrong unless `result` is an array of the same shape and values. NaN equals nothing."""
     expected = np.asarray(expected)
     if not isinstance(result, np.ndarray) or result.shape != expected.shape:
-        got = f"shape {result.shape}" if isinstance(result, np.ndarray) else f"a {type(result).__name__}"
+        got = f"shape {result.shape}" if isinstance(result, np.ndarray) else kind_of(result)
         raise Wrong(f"{what} should be an array of shape {expected.shape}.", got=got, case=case, nudge=nudge, **more)
     a, b = result.astype(np.float64), expected.astype(np.float64)
     bad = np.argwhere(~(np.abs(a - b) <= atol + rtol * np.abs(b)))

@@ -30,6 +30,7 @@ class Result:
     verdict: str
     message: str
     case: str = ""
+    own_case: bool = False  # the answer is a value, such as a prediction: there is no other case than the learner's own
     got: str = ""
     expected: str = ""
     line: str = ""  # the learner's own line that raised
@@ -51,8 +52,8 @@ class Result:
 
     def facts(self) -> list[tuple[str, str]]:
         """Label and text of what is known beside the message, in the order in which it is shown."""
-        found = [("smallest failing case", self.case), ("your line", self.line), ("got", self.got),
-                 ("expected", self.expected)]
+        found = [("your case" if self.own_case else "smallest failing case", self.case), ("your line", self.line),
+                 ("got", self.got), ("expected", self.expected)]
         if self.hazards:
             h = self.hazards[0]
             slot = f", slot {h.operand}[{h.slot}]" if h.slot >= 0 else ""
@@ -105,7 +106,7 @@ class Result:
         if self.schedule is not None:
             lines = [f'<span style="font-weight:700;text-decoration:underline {SIGNS["wrong"][1]} 2px">{e(x)}</span>'
                      if "✗" in x else e(x) for x in self.table().split("\n")]
-            parts.append('<pre style="margin:8px 0 0;padding:6px;overflow-x:auto;line-height:1.35;'
+            parts.append('<pre style="margin:8px 0 0;padding:6px;overflow-x:auto;white-space:pre;line-height:1.35;'
                          'font-family:monospace;color:inherit;'
                          f'background:rgba(128,128,128,.1)">{chr(10).join(lines)}</pre>')
             parts.append(self.picture())
@@ -121,17 +122,21 @@ class Result:
             import matplotlib
 
             import pallas_lite
-            timeline = self.timeline or pallas_lite.timeline(self.schedule)
+            from pallas_lite.timeline import unit_of
+            t = self.timeline or pallas_lite.timeline(self.schedule)
+            unit, name = unit_of(t.total)
+            # No bound here, as in pallas_lite.show: the largest of the bounds need not be what holds a loop up.
+            title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
             with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": self.exercise}):
-                ax = pallas_lite.plot_timeline(timeline, hazards=self.hazards)
+                ax = pallas_lite.plot_timeline(t, hazards=self.hazards, title=title)
                 out = io.BytesIO()
                 ax.figure.savefig(out, format="svg", metadata={"Date": None}, facecolor="white")
         except Exception:
             return ""
         # As an image: the style sheet inside an inline SVG would reach the whole page.
         data = base64.b64encode(out.getvalue()).decode()
-        return ('<img style="margin-top:8px;border-radius:4px;max-width:100%" alt="timeline of this schedule" '
-                f'src="data:image/svg+xml;base64,{data}">')
+        return ('<img style="margin-top:8px;border-radius:4px;max-width:100%" '
+                f'alt="Timeline. {html.escape(title)}" src="data:image/svg+xml;base64,{data}">')
 
 
 def _code(label, text):

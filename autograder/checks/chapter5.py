@@ -11,8 +11,8 @@ from pallas_lite import Hazard, Schedule, cdiv, verify
 from pallas_lite.engines.record import record
 from pallas_lite.specs import Operand
 
-from ..exercise import Trial, Wrong, exercise
-from ..handle import Handle, KernelCall, KernelOperand, KernelRun, close, same_array
+from ..exercise import AnswerFailed, Trial, Wrong, exercise
+from ..handle import Handle, KernelCall, KernelOperand, KernelRun, close, kind_of, same_array
 
 DRAWN = 64  # steps: a longer schedule is not shown with a failure
 
@@ -24,7 +24,7 @@ def pipelined_add(answer: Handle, trial: Trial) -> None:
         shape = tuple(n * b for n, b in zip(counts, block, strict=True))
         x, y = _random(trial, shape), _random(trial, shape)
         case = f"x and y are f32{list(shape)}: {counts[0]} × {counts[1]} blocks of 64 × 128"
-        run = _run(answer, case, x, y)
+        run = _run(answer, case, _cut("The arrays", shape, block), x, y)
         call = _the_call(run, [x, y], [shape], case)
         _insist_blocks(call, block, shape, case)
         _insist_values(call, 0, run.result, x + y, case)
@@ -40,7 +40,7 @@ def parametrised_add(answer: Handle, trial: Trial) -> None:
     for shape, block in cases:
         x, y = _random(trial, shape), _random(trial, shape)
         case = f"x and y are f32{list(shape)}, bm = {block[0]}, bn = {block[1]}"
-        run = _run(answer, case, x, y, *block)
+        run = _run(answer, case, _cut("The arrays", shape, block), x, y, *block)
         call = _the_call(run, [x, y], [shape], case)
         _insist_blocks(call, block, shape, case)
         _insist_values(call, 0, run.result, x + y, case)
@@ -55,14 +55,16 @@ def scale_and_shift(answer: Handle, trial: Trial) -> None:
         n, (bm, bn) = shape[1], block
         x, scale, shift = _random(trial, shape), _random(trial, (1, n)), _random(trial, (1, n))
         case = f"x is f32{list(shape)}, bm = {bm}, bn = {bn}"
-        run = _run(answer, case, x, scale, shift, bm, bn)
+        fit = f"{_cut('x', shape, block)}; {_cut('scale and shift', (1, n), (1, bn))}"
+        run = _run(answer, case, fit, x, scale, shift, bm, bn)
         call = _the_call(run, [x, scale, shift], [shape], case)
         _insist_blocks(call, block, shape, case)
         rows, blocks = [row for row in call.inputs if row.shape == (1, n)], n // bn
         for row in rows:
             if math.prod(_sizes(row)) > bn:
                 raise Wrong(f"A block of {row.name} has shape {list(row.block_shape)}; the kernel needs {bn} of its "
-                            "numbers at a time.", case=case, nudge="A row is 1 high, and so is each part of it.")
+                            "numbers at a time.", case=case,
+                            nudge=f"Blocks of 1 × {bn} are required: a row is 1 high, and so is each part of it.")
         _insist_values(call, 0, run.result, x * scale + shift, case)
         for row in rows:
             if row.copies > blocks:
@@ -79,9 +81,12 @@ def count(answer: Handle, trial: Trial) -> None:
     p, q = m // bm, n // bn
     case = f"x is f32[{m}, {n}], bm = {bm}, bn = {bn}"
     given = answer.value()
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        given = given.tolist()
     if not isinstance(given, (tuple, list)) or len(given) != 3:
+        got = f"{kind_of(given)} of length {len(given)}" if isinstance(given, (tuple, list)) else kind_of(given)
         raise Wrong("`prediction` should hold three numbers: copies of row in A, copies of row in B, KiB of SRAM.",
-                    case=case)
+                    case=case, got=got)
     close(given[0], p * q, "copies", 1e-9, what="The number of copies of row in A", case=case, slips={
         q: "That is how many blocks row has. A block that was left must be copied again when a later step needs it.",
         p: "Those are the rows of the grid. Walk along one of them: does row's block stay, from step to step?",
@@ -111,11 +116,12 @@ def two_outputs(answer: Handle, trial: Trial) -> None:
                                    hidden=[((16, 32), (8, 16)), ((24, 32), (8, 16)), ((48, 32), (16, 32))]):
         x = _random(trial, shape)
         case = f"x is f32{list(shape)}, bm = {block[0]}, bn = {block[1]}"
-        run = _run(answer, case, x, *block)
+        fit = f"{_cut('x', shape, block)}; {_cut('its transpose', shape[::-1], block[::-1])}"
+        run = _run(answer, case, fit, x, *block)
         call = _the_call(run, [x], [shape, shape[::-1]], case)
         _insist_blocks(call, block, shape, case)
         if not isinstance(run.result, (tuple, list)) or len(run.result) != 2:
-            raise Wrong("Your function should return two arrays.", case=case)
+            raise Wrong("Your function should return two arrays.", case=case, got=kind_of(run.result))
         _insist_values(call, 0, run.result[0], 2 * x, case)
         _insist_values(call, 1, run.result[1], x.T, case)
         if call.inputs[0].copies > math.prod(shape) // math.prod(_sizes(call.inputs[0])):
@@ -137,13 +143,35 @@ def _random(trial: Trial, shape) -> np.ndarray:
     return trial.rng.normal(size=shape).astype(np.float32)
 
 
-def _run(answer: Handle, case: str, *arrays) -> KernelRun:
+def _cut(name: str, shape, block) -> str:
+    """How an array is cut.  >>> _cut("x", (32, 64), (16, 32))
+    'x: 2 × 2 blocks of 16 × 32'
+    """
+    counts = [cdiv(n, b) for n, b in zip(shape, block, strict=True)]
+    blocks = f"block{'s' * (math.prod(counts) > 1)}"
+    return f"{name}: {' × '.join(map(str, counts))} {blocks} of {' × '.join(map(str, block))}"
+
+
+def _run(answer: Handle, case: str, fit: str, *arrays) -> KernelRun:
+    """Runs the learner's function. `fit` says how the arrays of this case are cut, for a nudge."""
     try:
         return answer.kernel(*arrays)
+    except AnswerFailed as failed:
+        failed.case = case
+        if failed.kind == "BlockIndexError" and "index_map gives" in failed.message:
+            failed.nudge = f"{fit}. " + (
+                "The index map says which block it is, 0, 1, 2 …; the pipeline multiplies by the block's shape itself."
+                if "not element offsets" in failed.message else
+                "The grid makes a step for each block: take its numbers of steps from x.shape, axis by axis, and see "
+                "that each index map gives the row of blocks first, then the column.")
+        elif failed.kind == "SpecError" or "shape" in failed.message:  # JAX says so of blocks that do not broadcast
+            failed.nudge = f"{fit}. See that the grid, the specs and the kernel's refs agree with that."
+        raise
     except Wrong as wrong:
         if "of type Call" in wrong.what:
             raise Wrong("Your function returns the call itself, and nothing has run.", case=case,
                         nudge="pl.pallas_call(…) gives a function. Call it on the arrays.") from None
+        wrong.case = wrong.case or case
         raise
 
 
@@ -175,7 +203,8 @@ def _insist_blocks(call: KernelCall, block, shape, case: str) -> None:
         if x.shape == shape and any(n > most for n, most in zip(_sizes(x), block, strict=True)):
             raise Wrong(f"The blocks of {x.name} are larger than the task allows.", case=case,
                         got=f"{list(x.block_shape)}", expected=f"at most {list(block)}",
-                        nudge="The first argument of BlockSpec is the shape of one block: rows first, then columns.")
+                        nudge=f"Blocks of {block[0]} × {block[1]} are required. The first argument of BlockSpec is the "
+                              "shape of one block: rows first, then columns.")
 
 
 def _insist_values(call: KernelCall, which: int, result, expected: np.ndarray, case: str) -> None:

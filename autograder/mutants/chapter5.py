@@ -4,6 +4,7 @@
 """
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import pallas_lite as pl
 from autograder.checks.chapter5 import puzzle
@@ -72,6 +73,13 @@ def whole_rows(x, scale, shift, bm, bn):
         x, scale, shift)
 
 
+def whole_row_parts(x, scale, shift, bm, bn):
+    m, n = x.shape
+    tile, row = pl.BlockSpec((bm, bn), lambda j, i: (i, j)), pl.BlockSpec((1, n), lambda j, i: (0, 0))
+    call = pl.pallas_call(scale_and_shift_kernel, x, grid=(n // bn, m // bm), in_specs=[tile, row, row], out_specs=tile)
+    return call(x, scale, shift)
+
+
 def twice_and_transposed_kernel(x_ref, twice_ref, t_ref):
     twice_ref[...] = 2 * x_ref[...]
     t_ref[...] = x_ref[...].T
@@ -119,7 +127,10 @@ WRONG = {
         ("the sum is what counts", without_a_kernel, "no pallas_call"),
         ("pallas_call runs the kernel", call_not_called, "nothing has run"),
         ("index maps return element offsets",
-         adder(*[lambda i, j: (64 * i, 128 * j)] * 3), "not element offsets"),
+         adder(*[lambda i, j: (64 * i, 128 * j)] * 3), "smallest failing case"),
+        ("the grid is that of the example, whatever the array",
+         adder(grid=lambda m, n, bm, bn: (64, 32)), "from x.shape"),
+        ("an index map gives one number", adder(of_x=lambda i, j: i), "smallest failing case"),
         ("the first axis of the grid counts columns",
          adder(grid=lambda m, n, bm, bn: (n // bn, m // bm)), "out of range"),
         ("y is transposed", adder(of_y=lambda i, j: (j, i)), "index map of y"),
@@ -134,6 +145,7 @@ WRONG = {
         ("bm and bn are one size", adder(block=lambda bm, bn: (bm, bm)), "locks of"),
         ("bm counts columns", adder(block=lambda bm, bn: (bn, bm)), "rows first"),
         ("the parameters are only a wish", sizes_fixed, "larger than the task allows"),
+        ("one more step, to be sure", adder(grid=lambda m, n, bm, bn: (m // bm + 1, n // bn + 1)), "from x.shape"),
         ("the grid is the size of a block", adder(grid=lambda m, n, bm, bn: (bm, bn)), "out of range"),
         ("one step for each element", adder(grid=lambda m, n, bm, bn: (m, n)), "out of range"),
         ("one block covers it", whole_array, "one step"),
@@ -145,7 +157,8 @@ WRONG = {
         ("a row has only one block", scaler(part=lambda j, i: (0, 0)), "Are those the blocks"),
         ("the row's block follows i", scaler(part=lambda j, i: (i, j)), "out of range"),
         ("the parts are as high as the tile", scaler(height=lambda bm: bm), "the kernel needs"),
-        ("larger blocks are as good", whole_rows, "larger than the task allows"),
+        ("larger blocks are as good", whole_rows, "are required"),
+        ("the whole row at once", whole_row_parts, "scale and shift: 1 ×"),
         ("element offsets", scaler(part=lambda j, i: (0, j * 32)), "element offsets"),
     ],
     "5.4": [
@@ -229,6 +242,7 @@ RIGHT = {
             ("smaller blocks than asked for", lambda x, y: flat_grid(x, y, 32, 128))],
     "5.2": [("one axis of steps", flat_grid), ("a single slot each", one_block_deep)],
     "5.3": [("up and down", snake), ("one axis of steps, rows of rank one", flat_columns)],
-    "5.4": [("counted with a pencil, as a list", [50, 10, 516])],
+    "5.4": [("counted with a pencil, as a list", [50, 10, 516]), ("as an array", np.array([50, 10, 516])),
+            ("arrays of one number each", (np.array([50]), np.int64(10), np.array([[516.0]])))],
     "5.5": [("columns of blocks outside, a tree of specs", two_outputs_as_a_tuple)],
 }
