@@ -1,6 +1,9 @@
 """python -m autograder: the instructor's commands. Each says with its exit code what happened; see --help."""
 import argparse
 import contextlib
+import functools
+import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -72,16 +75,27 @@ def main(argv: list[str] | None = None) -> int:
         from . import build  # it needs jupytext and nbgrader, which grading does not
         return build.main(argv[1:]) or OK
     options = parser().parse_args(argv)
-    console, errors = Console(soft_wrap=False), Console(stderr=True)
+    # A file or a pipe has no width of its own: the table gets all that it needs.
+    console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 240)
+    errors = Console(stderr=True)
+    # Whoever stops a batch politely gets what was graded so far, as after Ctrl-C.
+    with contextlib.suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGTERM, functools.partial(_stop, os.getpid()))
     try:
         run = {"grade": _grade, "validate": _validate, "selftest": _selftest}[options.command]
         return run(options, console, errors)
     except (SandboxError, CourseError) as error:
-        errors.print(f"autograder: {error}", markup=False, highlight=False, style="bold")
+        errors.print(f"autograder: {error}", markup=False, highlight=False, style="bold", soft_wrap=True)
         return FAULT
     except KeyboardInterrupt:
         errors.print("autograder: interrupted")
         return FAULT
+
+
+def _stop(main_process, *_):
+    if os.getpid() != main_process:  # a worker, which inherits this
+        os._exit(1)
+    raise KeyboardInterrupt
 
 
 def _grade(options, console, errors) -> int:
@@ -102,7 +116,7 @@ def _grade(options, console, errors) -> int:
                 order = {(s.student, s.digest): i for i, s in enumerate(submissions)}
                 reports.sort(key=lambda r: order[r.student, r.digest])
                 written = write(reports, Path(options.out))
-    console.print(table(reports))
+    console.print(table(reports, console.width))
     for path in written:
         errors.print(f"written: {path}", markup=False, highlight=False)
     return _exit_code(reports)

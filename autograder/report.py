@@ -28,9 +28,12 @@ def note(report: Report) -> str:
     return "; ".join(clean(x).replace("\n", " ") for x in found)
 
 
-def table(reports: list[Report]) -> Table:
-    """What is shown at the end: a row a submission."""
+def table(reports: list[Report], width: int = 200) -> Table:
+    """What is shown at the end: a row a submission. Too narrow a place shows totals only; the files have all marks."""
     numbers = exercises_of(reports)
+    name = max((len(r.student) for r in reports), default=7)
+    if name + 7 * len(numbers) + 40 > width:
+        numbers = []
     shown = Table(box=None, header_style="bold", pad_edge=False)
     shown.add_column("student", no_wrap=True)
     for n in numbers:

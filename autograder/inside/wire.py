@@ -67,6 +67,8 @@ def unpack(data: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
     """The value that `pack` was given. Trusts nothing."""
     if depth > DEEPEST:
         raise WireError("nested too deeply")
+    if type(data) is int and abs(data) >= 2**63:
+        raise WireError("a whole number beyond 64 bits")
     if data is None or isinstance(data, (bool, int, float, str)):
         return data
     if isinstance(data, list):
