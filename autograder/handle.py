@@ -155,8 +155,11 @@ class KernelCall:
         grid, sides = _whole(data["grid"]), {False: [], True: []}
         for x in data["operands"]:
             blocks = tuple(map(_whole, x["blocks"]))
-            if len(blocks) != math.prod(grid):
-                raise ValueError("not one block a step")
+            ranks = {len(b) for b in blocks} | {len(x["block_shape"])}
+            if len(blocks) != math.prod(grid) or ranks != {len(x["shape"])}:
+                raise ValueError("not one block a step, or not one index a dimension")
+            if _whole([x["depth"]])[0] < 1 or 0 in x["block_shape"]:
+                raise ValueError("no slot, or an empty block")
             block_shape = tuple(None if b is None else _whole([b])[0] for b in x["block_shape"])
             sides[x["is_output"] is True].append(KernelOperand(
                 text(x["name"], 100), _whole(x["shape"]), text(x["dtype"], 20), _whole([x["depth"]])[0],

@@ -1,6 +1,7 @@
 """What a student's process may send, and what an instructor's terminal may be: neither breaks the grader."""
 import pytest
 
+from autograder.exercise import load
 from autograder.grade import Mark, Report
 from autograder.inside import wire
 from autograder.report import table
@@ -14,7 +15,7 @@ def test_numbers_beyond_64_bits_are_refused(data):
 
 
 def test_a_narrow_terminal_shows_totals_and_a_wide_one_every_mark():
-    marks = {f"3.{i}": Mark(2, 2, "right") for i in range(1, 15)}
+    marks = {number: Mark(2, 2, "right") for number in load("autograder.checks")}
     reports = [Report("Ada", ["a.ipynb"], "0", marks=marks)]
     assert [c.header for c in table(reports, 80).columns] == ["student", "total", "s", "note"]
-    assert len(table(reports, 240).columns) == 4 + 14
+    assert len(table(reports, 240).columns) == 4 + len(marks) > 10
