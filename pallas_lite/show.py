@@ -71,6 +71,11 @@ class NoView:
 
     why: str
 
+    @property
+    def verdict(self) -> str:
+        """Where a view says whether the schedule is race-free, this says why there is none."""
+        return self.why
+
     def __str__(self) -> str:
         return self.why
 

@@ -112,6 +112,7 @@ def test_show_says_why_it_has_nothing_to_show():
         pl.copy_in_start(A[N], X[0])
     assert str(pl.show(hole)) == "… nothing to show: Exercise 3.2 is not done yet"
     said = str(pl.show(past_the_end))
+    assert pl.show(past_the_end).verdict == said
     assert "past_the_end stopped (line " in said and "A[4] does not exist" in said
     assert "NameError: name 'copyin' is not defined" in str(pl.show(lambda N, A, X, Y, B: copyin(A)))  # noqa: F821
 
