@@ -116,13 +116,10 @@ class Step:
         self.pending[key].append((_bytes(target), move))
 
     def wait(self, key, amount, text):
-        number = self._note(f"the wait for {text}")
         if not self.races.wait(key, amount):
             raise PipelineError(f"step {self.now}: the wait for {text} asks its semaphore for more than the copies "
-                                "started on "
-                                "it bring: the program would hang here. Start the copy before this wait, or drop the "
-                                "wait.")
-        del number
+                                "started on it bring: the program would hang here. Start the copy before this wait, or "
+                                "drop the wait.")
         self.had[key] += amount
         while self.pending[key] and self.had[key] >= self.pending[key][0][0]:
             size, move = self.pending[key].pop(0)
