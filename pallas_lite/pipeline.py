@@ -36,7 +36,7 @@ def pipeline(engine, steps: int, operands) -> None:
         for y in outputs:
             oldest = engine.visit(y, t) - (y.depth - 1)
             now = engine.ends(y, t) if y.depth == 1 else engine.begins(y, t)
-            engine.when(now and oldest >= 0, engine.copy_out_wait, y, oldest)
+            engine.when(now & (oldest >= 0), engine.copy_out_wait, y, oldest)
 
     engine.loop(steps, step)
 

@@ -3,9 +3,12 @@
 In: events, from engines/record.py (pallas_call) or by_hand.py (a learner's loop).
 Out: to verify.py (hazards), timeline.py (time), engines/simulate.py (values) and the text forms below.
 """
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
 
 from .errors import PallasLiteError
 
@@ -26,6 +29,48 @@ class Event(NamedTuple):
     block: tuple[int, ...] | None = None
     slot: int = -1
     slots: tuple[int, ...] = ()
+
+
+class Columns(NamedTuple):
+    """The events of a schedule as arrays, one entry an event, for what must be quick on long pipelines."""
+
+    verb: np.ndarray  # number in VERBS
+    step: np.ndarray
+    operand: np.ndarray  # number in Schedule.operands; -1 for a run
+    block: np.ndarray  # number in `blocks`; -1 for none
+    slot: np.ndarray
+    runs: np.ndarray  # one row a run, in order: the slot of each operand
+    blocks: list[tuple[int, ...]]  # all different
+
+
+class Events(Sequence):
+    """Columns, read as a tuple of Events, which is made when somebody looks."""
+
+    def __init__(self, columns: Columns, names: list[str]):
+        self.columns, self._names = columns, names
+
+    @cached_property
+    def _all(self) -> tuple[Event, ...]:
+        c, runs = self.columns, iter(self.columns.runs.tolist())
+        blocks, names = [*c.blocks, None], [*self._names, ""]  # -1 is the last of each
+        rows = zip(c.verb.tolist(), c.step.tolist(), c.operand.tolist(), c.block.tolist(), c.slot.tolist(), strict=True)
+        return tuple(Event(VERBS[verb], step, names[x], blocks[block], slot, tuple(next(runs)) if x < 0 else ())
+                     for verb, step, x, block, slot in rows)
+
+    def __len__(self):
+        return len(self.columns.verb)
+
+    def __getitem__(self, i):
+        return self._all[i]
+
+    def __iter__(self):
+        return iter(self._all)
+
+    def __eq__(self, other):
+        return self._all == tuple(other)
+
+    def __hash__(self):
+        return hash(self._all)
 
 
 @dataclass(frozen=True)
@@ -50,7 +95,7 @@ class OperandInfo:
 class Schedule:
     """The events of one run of a pipeline. Print it, iterate it, or hand it to verify, timeline or simulate."""
 
-    events: tuple[Event, ...]
+    events: Sequence[Event]
     operands: tuple[OperandInfo, ...]
     flops: float = 0.0  # operations per step
     name: str = "pipeline"
@@ -67,14 +112,29 @@ class Schedule:
     @property
     def steps(self) -> int:
         """How often the kernel runs."""
-        return sum(e.verb == RUN for e in self.events)
+        return len(self.columns.runs)
 
     def operand(self, name: str) -> OperandInfo:
         return next(x for x in self.operands if x.name == name)
 
     def copies(self, operand: str) -> int:
         """How many copies of an operand were started: 1 + the number of times its block index changes."""
-        return sum(e.operand == operand and e.verb in (IN_START, OUT_START) for e in self.events)
+        c, number = self.columns, [x.name for x in self.operands].index(operand)
+        starts = (c.verb == VERBS.index(IN_START)) | (c.verb == VERBS.index(OUT_START))
+        return int((starts & (c.operand == number)).sum())
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The events as arrays."""
+        if isinstance(self.events, Events):
+            return self.events.columns
+        verbs, names = {v: i for i, v in enumerate(VERBS)}, {x.name: i for i, x in enumerate(self.operands)}
+        names[""], blocks = -1, {}
+        rows = [(verbs[e.verb], e.step, names[e.operand],
+                 -1 if e.block is None else blocks.setdefault(e.block, len(blocks)), e.slot) for e in self.events]
+        runs = [e.slots for e in self.events if e.verb == RUN]
+        return Columns(*np.array(rows, np.int64).reshape(-1, 5).T,
+                       np.array(runs, np.int64).reshape(len(runs), len(self.operands)), list(blocks))
 
     @property
     def sram_bytes(self) -> int:
