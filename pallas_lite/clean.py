@@ -6,7 +6,7 @@ itself revisits or aliases.
 """
 import numpy as np
 
-from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, VERBS, Schedule
+from .schedule import IN_START, OUT_START, OUT_WAIT, RUN, VERBS, Schedule
 
 _START = np.array([v in (IN_START, OUT_START) for v in VERBS])
 _OUT = np.array([v in (OUT_START, OUT_WAIT) for v in VERBS])
@@ -33,11 +33,10 @@ def surely_clean(schedule: Schedule) -> bool:
         return False
 
     # What happens on each slot, as (slot, from, to, does it fill the slot?): nothing overlaps, and filling comes first.
-    runs = np.flatnonzero(c.verb == VERBS.index(RUN))
-    columns = range(len(operands))
-    slot = np.concatenate([c.operand[starts] * deepest + c.slot[starts], *(i * deepest + c.runs[:, i] for i in columns)])
+    runs, each = np.flatnonzero(c.verb == VERBS.index(RUN)), range(len(operands))
+    slot = np.concatenate([c.operand[starts] * deepest + c.slot[starts], *(i * deepest + c.runs[:, i] for i in each)])
     begin, end = np.concatenate([starts, *[runs] * len(operands)]), np.concatenate([waits, *[runs] * len(operands)])
-    fills = np.concatenate([~is_output[c.operand[starts]], *(np.full(len(runs), is_output[i]) for i in columns)])
+    fills = np.concatenate([~is_output[c.operand[starts]], *(np.full(len(runs), is_output[i]) for i in each)])
     order = np.argsort(slot * len(c.verb) + begin)
     slot, begin, end, fills = slot[order], begin[order], end[order], fills[order]
     same = slot[1:] == slot[:-1]
