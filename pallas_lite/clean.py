@@ -18,6 +18,8 @@ def surely_clean(schedule: Schedule) -> bool:
     writes_hbm = [x.array for x in operands if x.is_output]
     if any(x.array in writes_hbm for x in operands if not x.is_output) or len(set(writes_hbm)) < len(writes_hbm):
         return False  # arrays that share memory: their blocks may meet
+    if any(x.is_output and x.starts is not None for x in operands):
+        return False  # windows of one array may overlap
     is_output = np.array([x.is_output for x in operands], bool)
     deepest = 1 + max(c.slot.max(initial=0), c.runs.max(initial=0))
 
@@ -29,7 +31,8 @@ def surely_clean(schedule: Schedule) -> bool:
     order = copies[np.argsort(slots, kind="stable")]
     starts, waits = order[0::2], order[1::2]
     if len(order) % 2 or not _START[c.verb[starts]].all() or _START[c.verb[waits]].any() or (
-            (c.operand[starts] != c.operand[waits]) | (c.slot[starts] != c.slot[waits])).any():
+            (c.operand[starts] != c.operand[waits]) | (c.slot[starts] != c.slot[waits]) |
+            (c.block[starts] != c.block[waits])).any():  # another block may have another size
         return False
 
     # What happens on each slot, as (slot, from, to, does it fill the slot?): nothing overlaps, and filling comes first.

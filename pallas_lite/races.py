@@ -13,12 +13,13 @@ from collections import defaultdict
 class Place:
     """Some memory that is always accessed as a whole: who wrote it last, and which copies have it in flight."""
 
-    __slots__ = ("last", "writes", "reads", "clash")
+    __slots__ = ("last", "writes", "reads", "clash", "pieces")
 
     def __init__(self):
         self.last = None  # number of the access that certainly wrote it last; None: nobody did
         self.writes, self.reads = [], []  # numbers of the copies in flight that write it, that read it
         self.clash = None  # two writes that overlap, so that either may be the last
+        self.pieces = []  # what it was cut into, if it was: then it counts no more
 
     def copy(self) -> "Place":
         new = Place()
@@ -54,25 +55,29 @@ class Races:
         self.owed = defaultdict(int)  # semaphore -> what those copies will have signalled
         self.taken = defaultdict(int)  # semaphore -> what waits have taken of it
 
-    def read(self, number: int, places) -> bool:
-        """True if nobody has written one of the places."""
+    def read(self, number: int, places) -> int:
+        """How many of the places nobody has written."""
+        places = _uncut(places)
         for place in places:
             self._use(place, number)
-        return any(p.last is None and not p.writes and not p.clash for p in places)
+        return sum(p.last is None and not p.writes and not p.clash for p in places)
 
     def write(self, number: int, places):
-        for place in places:
+        for place in _uncut(places):
             for copy in place.reads:
                 self.clash("write", copy, number)
             place.write(number, copy=False)
 
     def start(self, number: int, sources, targets, semaphore, amount: int = 1):
+        sources, targets = _uncut(sources), _uncut(targets)  # to find the targets may have cut the sources
         for place in sources:
             self._use(place, number)
             place.reads.append(number)
+        onto_itself = sources == targets  # a cell is then read before it is written
         for place in targets:
             for copy in place.reads:
-                self.clash("write", copy, number)
+                if copy != number or not onto_itself:
+                    self.clash("write", copy, number)
             place.write(number, copy=True)
         self.copies[number] = sources, targets
         self.in_flight[semaphore].append(number)
@@ -133,7 +138,8 @@ class Rectangles:
                 if _overlap(piece, rectangle):
                     found.append(self.places[piece])
             if len(pieces) > 1:
-                self._replace(place, [self.places[p] for p in pieces])
+                place.pieces = [self.places[p] for p in pieces]
+                self._replace(place, place.pieces)
         return found
 
     def _replace(self, place, pieces):
@@ -142,6 +148,11 @@ class Rectangles:
                 if place in side:
                     side.remove(place)
                     side.extend(pieces)
+
+
+def _uncut(places):
+    """The places, with the pieces in place of those that were cut since they were found."""
+    return [q for p in places for q in (_uncut(p.pieces) if p.pieces else [p])]
 
 
 def _overlap(a, b) -> bool:

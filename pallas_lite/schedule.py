@@ -83,12 +83,34 @@ class OperandInfo:
     depth: int
     block_bytes: int
     block_shape: tuple[int, ...] = (1,)
+    array_shape: tuple[int, ...] | None = None  # None: no block reaches past the array's edge
+    starts: tuple[tuple[int, int], ...] | None = None  # (a, c): block i starts at element a·i + c; None: block_shape·i
+
+    @property
+    def ragged(self) -> bool:
+        """May a copy move less than a block?"""
+        return self.array_shape is not None and (self.starts is not None or any(
+            n % b for n, b in zip(self.array_shape, self.block_shape, strict=True)))
 
     def show(self, block: tuple[int, ...] | None) -> str:
         return f"{self.array}[{', '.join(map(str, block))}]" if block is not None else "?"
 
     def show_slot(self, slot: int) -> str:
         return f"{self.name}[{slot}]" if self.name != self.array else str(slot)
+
+
+def window(x, block: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+    """Where a block of an operand lies in its array, and the part of the slot that it fills: less than all at the edge.
+
+    Both are (start, stop) in each dimension.
+
+    >>> window(OperandInfo("x", "x", False, 2, 16, (4,), (10,)), (2,))
+    (((8, 10),), ((0, 2),))
+    """
+    starts = [a * b + c for b, (a, c) in zip(block, x.starts or [(n, 0) for n in x.block_shape], strict=True)]
+    sizes = x.array_shape or [s + n for s, n in zip(starts, x.block_shape, strict=True)]
+    inside = [(max(s, 0), min(s + n, size)) for s, n, size in zip(starts, x.block_shape, sizes, strict=True)]
+    return tuple(inside), tuple((a - s, b - s) for s, (a, b) in zip(starts, inside, strict=True))
 
 
 @dataclass(frozen=True)
@@ -214,7 +236,8 @@ class Schedule:
     def to_plain(self) -> dict:
         """The schedule as lists, strings and numbers, as JSON can carry it."""
         return {"name": self.name, "flops": self.flops,
-                "operands": [[x.name, x.array, x.is_output, x.depth, x.block_bytes, list(x.block_shape)]
+                "operands": [[x.name, x.array, x.is_output, x.depth, x.block_bytes, list(x.block_shape),
+                              x.array_shape and list(x.array_shape), x.starts and [list(a) for a in x.starts]]
                              for x in self.operands],
                 "events": [[e.verb, e.step, e.operand, None if e.block is None else list(e.block), e.slot,
                             list(e.slots)] for e in self.events]}
@@ -227,8 +250,12 @@ class Schedule:
         """
         try:
             operands = tuple(OperandInfo(_text(n), _text(a), bool(o), _whole(d, 1), _whole(b, 0),
-                                         tuple(_whole(k, 1) for k in s))
-                             for n, a, o, d, b, s in data["operands"])
+                                         tuple(_whole(k, 1) for k in s),
+                                         h and tuple(_whole(k, 0) for k, _ in zip(h, s, strict=True)),
+                                         p and tuple((_whole(a, 0), _whole(c, -10**9))
+                                                     for (a, c), _ in zip(p, s, strict=True)))
+                             for n, a, o, d, b, s, h, p in data["operands"])
+            rank = {x.name: len(x.block_shape) for x in operands}
             depth = {x.name: x.depth for x in operands}
             events = []
             for verb, step, operand, block, slot, slots in data["events"]:
@@ -238,6 +265,8 @@ class Schedule:
                     slots = tuple(_whole(s, 0, depth[x.name]) for x, s in zip(operands, slots, strict=True))
                     events.append(Event(RUN, _whole(step, 0), slots=slots))
                 else:
+                    if block is not None and len(block) != rank[operand]:
+                        raise ValueError(f"block {block!r} of {operand}, whose blocks have {rank[operand]} dimensions")
                     block = None if block is None else tuple(_whole(b, 0) for b in block)
                     events.append(Event(verb, _whole(step, 0), _text(operand), block,
                                         _whole(slot, 0, depth[operand])))

@@ -5,13 +5,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
 
 from .errors import BlockIndexError, SpecError, many
-from .schedule import OperandInfo
+from .schedule import OperandInfo, window
 
 
 class MemorySpace(Enum):
@@ -135,11 +136,12 @@ class Operand:
     squeeze: tuple[int, ...]  # the dimensions that the kernel does not see
     blocks: list[tuple[int, ...]] = field(repr=False)
     stays_in_hbm: bool = False  # memory_space ANY or HBM: no copies; the kernel gets a ref to the array itself
+    starts: tuple[tuple[int, int], ...] | None = None  # as in OperandInfo: where block i starts
 
-    @property
+    @cached_property
     def info(self) -> OperandInfo:
         return OperandInfo(self.name, self.array, self.is_output, self.depth,
-                           math.prod(self.block_shape) * self.dtype.itemsize, self.block_shape)
+                           math.prod(self.block_shape) * self.dtype.itemsize, self.block_shape, self.shape, self.starts)
 
     @property
     def ref_shape(self) -> tuple[int, ...]:
@@ -148,10 +150,8 @@ class Operand:
 
     def window(self, block: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Where a block lies in the array, and the part of the slot that it fills (less than all at the edge)."""
-        starts = [b * n for b, n in zip(block, self.block_shape, strict=True)]
-        inside = [min(n, size - s) for s, n, size in zip(starts, self.block_shape, self.shape, strict=True)]
-        return (tuple(slice(s, s + n) for s, n in zip(starts, inside, strict=True)),
-                tuple(slice(0, n) for n in inside))
+        array, slot = window(self.info, block)
+        return tuple(slice(*a) for a in array), tuple(slice(*a) for a in slot)
 
 
 def normalize_grid(grid) -> tuple[int, ...]:

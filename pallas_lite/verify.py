@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from .clean import surely_clean
 from .errors import many
 from .races import Place, Races, Rectangles
-from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, Schedule
+from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, Schedule, window
 
 RULES = {
     "hang": "every wait has a copy to wait for",
@@ -59,8 +59,7 @@ class _Walk:
         self.hazards: list[Hazard] = []
         self.seen = set()  # (kind, events) already reported
         self.races = Races(self.clash)
-        self.slots = defaultdict(Place)
-        self.hbm = _Blocks(self.races, schedule.operands)
+        self.memory = _Memory(self.races, schedule.operands)
         self.left = {}  # (array, block) -> step of its last copy-out
         self.revisits = {}  # operand -> [number of its first hazard, count]
         rules = {IN_START: self.start, OUT_START: self.start, IN_WAIT: self.wait, OUT_WAIT: self.wait, RUN: self.run}
@@ -78,19 +77,21 @@ class _Walk:
 
     def start(self, number: int, e: Event):
         x = self.operands[e.operand]
-        slot, block = self.slots[e.operand, e.slot], self.hbm.find(x, e.block)
-        if e.verb == OUT_START and slot.last is None:
+        block, slot, size = self.memory.ends(x, e.block, e.slot)
+        if e.verb == OUT_START and all(place.last is None for place in slot):
             name = f"{x.name}[{e.slot}]"
             what = f"copy_out sends {name} to {x.show(e.block)}, but no step has written {name} yet."
             mend = f"Run the kernel on {name} first, or copy out the slot that it wrote."
             self.report("uninitialised", e, what, mend, e.operand, e.slot, number)
-        ends = (block, [slot]) if e.verb == IN_START else ([slot], block)
-        self.races.start(number, *ends, (e.operand, e.slot, e.verb))
+        ends = (block, slot) if e.verb == IN_START else (slot, block)
+        self.races.start(number, *ends, (e.operand, e.slot, e.verb), size)
         if e.verb == OUT_START:
             self.revisit(number, e, x)
 
     def wait(self, number: int, e: Event):
-        if not self.races.wait((e.operand, e.slot, IN_START if e.verb == IN_WAIT else OUT_START)):
+        started = IN_START if e.verb == IN_WAIT else OUT_START
+        size = self.memory.size(self.operands[e.operand], e.block)
+        if not self.races.wait((e.operand, e.slot, started), size):
             slot = f"{e.operand}[{e.slot}]"
             what = f"{e.verb}({slot}) waits for a copy that nobody started: the program would hang here."
             mend = f"Start a copy on {slot} before this wait, or drop the wait."
@@ -98,10 +99,11 @@ class _Walk:
 
     def run(self, number: int, e: Event):
         for x, s in zip(self.schedule.operands, e.slots, strict=True):
-            place = self.slots[x.name, s]
+            places = self.memory.slot(x, s)
             if x.is_output:
-                self.races.write(number, [place])
-            elif self.races.read(number, [place]):
+                self.races.write(number, places)
+            # A part that no copy fills is the tail of an edge block: a run tells whether it reaches a result.
+            elif self.races.read(number, places) == len(places):
                 name = f"{x.name}[{s}]"
                 self.report("uninitialised", e, f"the kernel reads {name}, which no copy has filled.",
                             f"Start a copy into {name} and wait for it first.", x.name, s, number)
@@ -116,7 +118,7 @@ class _Walk:
                         "whether it arrived.")
                 mend = f"Call {wait}({place}) before the slot is used again, or at the end."
                 self.report("never waited", c, what, mend, operand, slot, number)
-        self.races.final(self.hbm.everywhere())
+        self.races.final(self.memory.hbm())
         for number, count in self.revisits.values():
             if count > 1:
                 h = self.hazards[number]
@@ -163,25 +165,47 @@ class _Walk:
                         "axis that you reduce over the innermost (last) axis of the grid.", e.operand, e.slot, number)
 
 
-class _Blocks:
-    """The places of HBM: a block each, or pieces of blocks where aliased operands cut an array differently."""
+class _Memory:
+    """The places of HBM and SRAM: whole blocks and slots, or pieces of them where two accesses overlap in part.
+
+    That happens in an array where aliased operands cut it differently or windows overlap, and in a slot of an operand
+    whose edge blocks fill it in part.
+    """
 
     def __init__(self, races, operands):
-        shapes = defaultdict(set)
+        cuts = defaultdict(set)
         for x in operands:
-            shapes[x.array].add(x.block_shape)
-        self.cut = {array: Rectangles(races, [10**9] * len(next(iter(s)))) for array, s in shapes.items() if len(s) > 1}
-        self.whole = defaultdict(Place)
+            cuts[x.array].add((x.block_shape, x.starts))
+        self.whole = defaultdict(Place)  # by array and block (None in front), or by operand and slot
+        self.cut = {(None, array): Rectangles(races, [10**9] * len(next(iter(c))[0]))
+                    for array, c in cuts.items() if len(c) > 1 or next(iter(c))[1]}
+        self.cut |= {(x.name, s): Rectangles(races, x.block_shape)
+                     for x in operands if x.ragged for s in range(x.depth)}
 
-    def find(self, x, block) -> list[Place]:
-        if x.array not in self.cut:
-            return [self.whole[x.array, block]]
-        return self.cut[x.array].find(tuple((b * n, b * n + n) for b, n in zip(block, x.block_shape, strict=True)))
+    def ends(self, x, block, slot) -> tuple[list[Place], list[Place], int]:
+        """The places of a copy in the array and in the slot, and how many elements it moves."""
+        here, there = (None, x.array), (x.name, slot)
+        if here not in self.cut and there not in self.cut:
+            return [self.whole[*here, block]], [self.whole[there]], self.size(x, block)
+        array, part = window(x, block)
+        return (self.cut[here].find(array) if here in self.cut else [self.whole[*here, block]],
+                self.cut[there].find(part) if there in self.cut else [self.whole[there]], self.size(x, block))
 
-    def everywhere(self):
-        yield from self.whole.values()
-        for rectangles in self.cut.values():
-            yield from rectangles.places.values()
+    def slot(self, x, slot) -> list[Place]:
+        key = x.name, slot
+        return self.cut[key].find(tuple((0, n) for n in x.block_shape)) if key in self.cut else [self.whole[key]]
+
+    def size(self, x, block) -> int:
+        """How many elements a copy of a block moves, and a wait for it takes; None stands for a whole one."""
+        if block is None or not x.ragged:
+            return math.prod(x.block_shape)
+        return math.prod(b - a for a, b in window(x, block)[0])
+
+    def hbm(self):
+        yield from (place for key, place in self.whole.items() if key[0] is None)
+        for key, rectangles in self.cut.items():
+            if key[0] is None:
+                yield from rectangles.places.values()
 
 
 def grid_hazards(operands, grid: tuple[int, ...], semantics=None) -> list[Hazard]:

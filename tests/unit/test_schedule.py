@@ -27,8 +27,13 @@ def test_a_marked_row_is_shown_even_in_the_fold():
     assert "✗ here" in schedule.table({middle: "here"})
 
 
-def test_plain_data_gives_the_same_schedule_back():
-    schedule = pl.record(rolled, 5)
+def with_an_edge():
+    tail = Operand("x", "x", False, 2, (5,), np.dtype(np.float32), (2,), (), [(0,), (1,), (2,)], starts=((2, -1),))
+    return record(3, [tail])
+
+
+@pytest.mark.parametrize("schedule", [pl.record(rolled, 5), with_an_edge()])
+def test_plain_data_gives_the_same_schedule_back(schedule):
     assert pl.Schedule.from_plain(json.loads(json.dumps(schedule.to_plain()))) == schedule
 
 
@@ -41,6 +46,9 @@ def test_plain_data_gives_the_same_schedule_back():
     lambda d: d["events"][0].__setitem__(1, "0"),
     lambda d: d["events"][0].append(1),
     lambda d: d["operands"][0].__setitem__(3, 0),
+    lambda d: d["operands"][0].__setitem__(6, [4, 4]),
+    lambda d: d["operands"][0].__setitem__(7, [[1]]),
+    lambda d: d["events"][0].__setitem__(3, [0, 0]),
     lambda d: d.__setitem__("events", 7),
     lambda d: d.__setitem__("flops", "many"),
 ])
