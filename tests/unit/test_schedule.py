@@ -1,9 +1,12 @@
 """The Schedule's text forms, and its way through plain data."""
 import json
 
+import numpy as np
 import pytest
 
 import pallas_lite as pl
+from pallas_lite.engines.record import record
+from pallas_lite.specs import Operand
 from tests.unit.loops import blocking, rolled
 
 
