@@ -156,7 +156,7 @@ def test_a_forged_schedule_is_a_wrong_answer(reply):
 
 def test_a_schedule_takes_only_its_events_from_the_sandbox():
     forged = GOOD | {"flops": 1e-9, "name": "$\\bad",
-                     "operands": [["X", "A", False, 1, 1, [1]], ["Y", "B", True, 1, 1, [1]]]}
+                     "operands": [["X", "A", False, 1, 1, [1], None, None], ["Y", "B", True, 1, 1, [1], None, None]]}
     schedule = Told("ok", forged).schedule(1, depth=1)
     assert schedule.flops == 1000 and schedule.name == "loop" and schedule.operand("X").block_bytes == 1000
 
