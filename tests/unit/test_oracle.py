@@ -11,7 +11,7 @@ import pytest
 
 from pallas_lite.engines.record import record
 from pallas_lite.races import Races, Rectangles
-from pallas_lite.schedule import RUN
+from pallas_lite.schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event
 from pallas_lite.specs import Operand
 from pallas_lite.verify import verify
 from tests.unit.oracle import judge, judge_all_at_once
@@ -77,7 +77,7 @@ def some_operand(rng, name, steps, array, is_output):
 
 
 def some_schedule(rng):
-    """A small pipeline of ours, then up to three mutations."""
+    """A small pipeline of ours, or events by chance; then up to three mutations."""
     steps = rng.randint(1, 4)
     array = rng.choice([(3,), (3,), (4,), (5,), (2, 2), (2, 3)])
     made = [some_operand(rng, f"x{i}", steps, array, False) for i in range(rng.randint(1, 2))]
@@ -86,10 +86,36 @@ def some_schedule(rng):
     if rng.random() < 0.3:
         operands[-1] = replace(operands[-1], array="x0")  # in place
     schedule = record(steps, operands)
+    if rng.random() < 0.25:
+        schedule = replace(schedule, events=tuple(by_chance(rng, operands, choices)))
     for _ in range(rng.choice([0, 1, 1, 1, 2, 3])):
         if schedule.events:
             schedule = replace(schedule, events=tuple(mutate(rng, schedule, list(schedule.events), choices)))
     return schedule
+
+
+def by_chance(rng, operands, choices):
+    """Copies of any blocks on few slots, some in flight together; every copy is waited for in the end."""
+    open_copies, runs = [], 0
+
+    def start(x, slot):
+        open_copies.append(Event(OUT_WAIT if x.is_output else IN_WAIT, runs, x.name, rng.choice(choices[x.name]), slot))
+        return open_copies[-1]._replace(verb=OUT_START if x.is_output else IN_START)
+
+    busy, often = rng.choice(operands), rng.random()
+    for _ in range(rng.randint(2, 7)):
+        x = busy if rng.random() < 0.7 else rng.choice(operands)
+        slot = rng.choice([0, 0, x.depth - 1])
+        for _ in range(rng.choice([0, 1, 1, 2, 3])):
+            yield start(x, slot)
+        # Now and then all are waited for, so that what the next ones do is seen by itself.
+        for _ in range(len(open_copies) if rng.random() < often else rng.randint(0, len(open_copies))):
+            yield open_copies.pop(rng.randrange(len(open_copies)))
+        if rng.random() < 0.3:
+            yield Event(RUN, runs, slots=tuple(rng.choice([0, 0, x.depth - 1]) for x in operands))
+            runs += 1
+    yield from open_copies
+    yield Event(RUN, runs, slots=(0,) * len(operands))
 
 
 def mutate(rng, schedule, events, choices):
