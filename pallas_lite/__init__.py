@@ -30,6 +30,7 @@ from .memory import InterpretParams as InterpretParams
 from .plot import plot_timeline as plot_timeline
 from .refs import ds as ds
 from .refs import ds as dslice  # noqa: F401  (Pallas has both names)
+from .rolled import Rolled as Rolled
 from .schedule import Event as Event
 from .schedule import Schedule as Schedule
 from .show import View as View
