@@ -4,8 +4,9 @@ The loop is inferred from the events, so a learner's own loop rolls up as ours d
 the printed expressions, and a schedule that no loop found here gives back, event for event, is printed unrolled.
 """
 from collections import Counter, defaultdict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from itertools import groupby
 
 import numpy as np
 
@@ -19,43 +20,28 @@ QUESTIONS = {  # conditions for blocks that follow no formula: how they are prin
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of the loop. Everything but verb and operand is a Python expression in the step t."""
-
-    verb: str
-    operand: str
-    when: str  # "" is always
-    step: str
-    slots: tuple[str, ...]
-    block: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Rolled:
-    """A schedule as a loop: print it, or get its events back. `tables`: numbers by step that follow no formula."""
+    """A schedule as a loop: print it, or get its events back.
+
+    `body`: for each line its condition ("" is always) and its event, with Python expressions in the step t as numbers.
+    `tables`: by step, the numbers that follow no formula. `blocks`: by step, the block of each operand.
+    """
 
     operands: tuple[OperandInfo, ...]
     prologue: tuple[Event, ...]
-    body: tuple[Line, ...] = ()
+    body: tuple[tuple[str, Event], ...] = ()
     steps: int = 0
     epilogue: tuple[Event, ...] = ()
-    tables: tuple[tuple[str, tuple], ...] = ()
-    blocks: tuple[tuple[str, tuple], ...] = ()  # of each operand, by step
+    tables: dict[str, tuple] = field(default_factory=dict)
+    blocks: dict[str, tuple] = field(default_factory=dict)
 
     def events(self) -> list[Event]:
         """Every event, in order, as the printed loop has them."""
-        names = {**dict(self.blocks), **dict(self.tables), **{word: f for word, (f, _) in QUESTIONS.items()}}
-        lines = [(e, eval(f"lambda t: {e.when or True}", names),  # expressions of ours, made in this file
-                  eval(f"lambda t: ({e.step}, {_tuple(e.block)}, {_tuple(e.slots)})", names)) for e in self.body]
-        found = list(self.prologue)
-        for t in range(self.steps):
-            for line, when, numbers in lines:
-                if when(t):
-                    step, block, slots = numbers(t)
-                    found.append(Event(RUN, step, slots=slots) if line.verb == RUN else
-                                 Event(line.verb, step, line.operand, block, slots[0]))
+        names = {**self.blocks, **self.tables, **{word: ask for word, (ask, _) in QUESTIONS.items()}, "Event": Event}
+        lines = [eval(f"lambda t: {_code(e)} if {when or True} else None", names) for when, e in self.body]
+        loop = [e for t in range(self.steps) for line in lines if (e := line(t))]
         started = defaultdict(deque)  # a wait takes the block of the copy that it waits for
-        for i, e in enumerate(found := [*found, *self.epilogue]):
+        for i, e in enumerate(found := [*self.prologue, *loop, *self.epilogue]):
             queue = started[e.operand, e.slot, e.verb in (IN_START, IN_WAIT)]
             if e.verb in (IN_START, OUT_START):
                 queue.append(e.block)
@@ -64,35 +50,26 @@ class Rolled:
         return found
 
     def __str__(self) -> str:
-        lines = [f"{name} = [{', '.join(map(str, v[:32]))}{', …' * (len(v) > 32)}]" for name, v in self.tables]
-        lines += [f"# {meaning}" for word, (_, meaning) in QUESTIONS.items() if any(word in e.when for e in self.body)]
-        straight = Schedule((), self.operands).describe
-        lines += map(straight, self.prologue)
+        show = Schedule((), self.operands).describe
+        lines = [f"{name} = [{', '.join(map(str, v[:32]))}{', …' * (len(v) > 32)}]" for name, v in self.tables.items()]
+        lines += [f"# {text}" for word, (_, text) in QUESTIONS.items() if any(word in when for when, _ in self.body)]
+        lines += map(show, self.prologue)
         if self.body:
             lines.append(f"for t in range({self.steps}):")
         elif sum(e.verb == RUN for e in self.prologue) > 1:
             lines.insert(0, "# the steps do not repeat one pattern: no loop, only what happens")
-        for before, line in zip(("", *(e.when for e in self.body)), self.body, strict=False):
-            if line.when and line.when != before:
-                lines.append(f"    if {line.when}:")
-            lines.append(("        " if line.when else "    ") + self._call(line))
-        return "\n".join([*lines, *map(straight, self.epilogue)])
+        for condition, group in groupby(self.body, key=lambda line: line[0]):
+            lines += [f"    if {condition}:"] * bool(condition)
+            lines += ["    " * (2 if condition else 1) + show(e) for _, e in group]
+        return "\n".join([*lines, *map(show, self.epilogue)])
 
     __repr__ = __str__
 
-    def _call(self, line) -> str:
-        """The line as `Schedule.describe` writes an event, with expressions for numbers."""
-        if line.verb == RUN:
-            used = zip(self.operands, line.slots, strict=True)
-            return "run step t on " + ", ".join(f"{x.name}[{slot}]" for x, slot in used)
-        x = next(x for x in self.operands if x.name == line.operand)
-        slot, block = f"{x.name}[{line.slots[0]}]", f"{x.array}[{', '.join(line.block)}]"
-        ends = {IN_START: f"{block} → {slot}", OUT_START: f"{slot} → {block}"}
-        return f"{line.verb}({ends.get(line.verb, slot)})"
 
-
-def _tuple(texts) -> str:
-    return f"({''.join(text + ', ' for text in texts)})"
+def _code(e) -> str:
+    """The event of a line as a Python expression."""
+    block, slots = (f"({''.join(f'{text}, ' for text in texts or ())})" for texts in (e.block, e.slots))
+    return f"Event({e.verb!r}, {e.step}, {e.operand!r}, {block if e.verb != RUN else None}, {e.slot}, {slots})"
 
 
 def roll(schedule: Schedule) -> Rolled:
@@ -196,21 +173,21 @@ class _Inference:
                 body.append(self._line(VERBS[key[0]], key[1], np.concatenate(parts[key])))
         except (CycleError, _NoLoop):
             return None
-        tables = tuple(("_".join(key), self.tables[key]) for key in self.tables if key in self.used)
+        tables = {"_".join(key): table for key, table in self.tables.items() if key in self.used}
         return Rolled(self.schedule.operands, tuple(head[:cut]), tuple(body), self.steps, tuple(tail[end:]), tables,
-                      tuple(self.blocks.items()))
+                      self.blocks)
 
-    def _line(self, verb, x, rows) -> Line:
+    def _line(self, verb, x, rows) -> tuple[str, Event]:
         t, (step, *values) = rows[:, 0], rows[:, 1:].T
         step = self._number(t, step, ("", "step"), 0)
         if verb == RUN:
             slots = [self._number(t, v, (x, "slot"), 0) for x, v in zip(self.operands, values, strict=True)]
-            return Line(RUN, "", self._when(t, "", 0), step, tuple(slots), ())
+            return self._when(t, "", 0), Event(RUN, step, slots=tuple(slots))
         x = self.schedule.operands[x]
         ahead = x.depth - 1 if verb == IN_START else 0
         keys = ["slot", *(f"block{d}" if len(values) > 2 else "block" for d in range(len(values) - 1))]
         slot, *block = [self._number(t, v, (x.name, key), ahead) for key, v in zip(keys, values, strict=True)]
-        return Line(verb, x.name, self._when(t, x.name, ahead), step, (slot,), tuple(block))
+        return self._when(t, x.name, ahead), Event(verb, step, x.name, tuple(block), slot)
 
     def _number(self, t, v, key, ahead) -> str:
         """An expression for the values v at the steps t: a formula, or else an entry of the table."""

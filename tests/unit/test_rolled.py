@@ -154,7 +154,7 @@ def test_any_grid(grid, data):
         operands.append(operand(f"x{i}", [tuple(p[a] for a in axes) for p in positions],
                                 data.draw(st.integers(1, 4)), data.draw(st.booleans())))
     rolled = exact(record(len(positions), operands), {x.name: x.blocks for x in operands})
-    assert not [name for name, _ in rolled.tables if "block" in name]
+    assert not [name for name in rolled.tables if "block" in name]
 
 
 @pytest.mark.parametrize("n", range(1, 8))
@@ -186,9 +186,10 @@ def test_any_program_at_all(calls):
     """Whatever is recorded is given back, as a loop or unrolled."""
     def program(N, A, X, Y, B):
         for verb, block, slot, other in calls:
-            [lambda: pl.copy_in_start(A[block], X[slot]), lambda: pl.copy_in_wait(X[slot]),
-             lambda: pl.compute(X[slot], Y[other]), lambda: pl.copy_out_start(Y[slot], B[block]),
-             lambda: pl.copy_out_wait(Y[slot])][verb]()
+            call, *places = [(pl.copy_in_start, A[block], X[slot]), (pl.copy_in_wait, X[slot]),
+                             (pl.compute, X[slot], Y[other]), (pl.copy_out_start, Y[slot], B[block]),
+                             (pl.copy_out_wait, Y[slot])][verb]
+            call(*places)
     exact(pl.record(program, 4))
 
 
