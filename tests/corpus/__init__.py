@@ -22,6 +22,7 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 
 CASES: dict[str, "Case"] = {}
@@ -45,6 +46,10 @@ def case(build=None, *, expected=None, hazard=None, upstream="interpret"):
         CASES[name] = Case(build, expected, hazard, upstream)
         return build
     return register(build) if build is not None else register
+
+
+def shape(*dims, dtype=np.float32):
+    return jax.ShapeDtypeStruct(dims, dtype)
 
 
 def normal(*shape, dtype=np.float32, seed=0):
