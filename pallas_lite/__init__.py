@@ -3,6 +3,7 @@
     import pallas_lite as pl      # in place of: from jax.experimental import pallas as pl
 """
 from . import hardware as hardware
+from .body import debug_print as debug_print
 from .body import loop as loop
 from .body import multiple_of as multiple_of
 from .body import num_programs as num_programs
@@ -39,9 +40,11 @@ from .specs import ANY as ANY
 from .specs import Blocked as Blocked
 from .specs import BlockSpec as BlockSpec
 from .specs import Buffered as Buffered
+from .specs import Element as Element
 from .specs import GridSpec as GridSpec
 from .specs import MemorySpace as MemorySpace
 from .specs import Squeezed as Squeezed
+from .specs import no_block_spec as no_block_spec
 from .specs import squeezed as squeezed
 from .timeline import Timeline as Timeline
 from .timeline import timeline as timeline
@@ -57,12 +60,9 @@ def cdiv(a: int, b: int) -> int:
 
 
 __getattr__ = _missing_names(__name__, {
-    "Element": "Give block indices (blocks that do not overlap), or keep the array in HBM (memory_space=pl.ANY) "
-               "and copy the window that you want with make_async_copy.",
     "load": "Index the ref: x_ref[...] or x_ref[pl.ds(start, size)].",
     "store": "Index the ref: o_ref[...] = value.",
     "dot": "Use jnp.dot.",
-    "debug_print": "Use jax.debug.print, or look at the schedule: f.trace(x).schedule.",
     "semaphore_signal": "Only DMA semaphores are simulated, and make_async_copy signals them.",
     "semaphore_wait": "Only DMA semaphores are simulated: make_async_copy(...).wait().",
     "core_map": "Use pallas_call with a grid.",

@@ -13,11 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental.pallas import run_state
 
 from .errors import BlockIndexError, PallasLiteError, SpecError, many
 from .memory import garbage_value
 from .refs import Ref, TracedMemory
 
+_silent = contextvars.ContextVar("does debug_print print nothing?", default=False)
 _position = contextvars.ContextVar("grid position of the running kernel", default=None)
 
 
@@ -35,7 +37,7 @@ def _axis_of(axis, what):
     if position is None:
         raise PallasLiteError(f"pl.{what}({axis}) is only meaningful inside a kernel that pallas_call runs.")
     ids, grid = position
-    if not isinstance(axis, int) or not 0 <= axis < len(grid):
+    if not isinstance(axis, int) or not -len(grid) <= axis < len(grid):
         raise SpecError(f"pl.{what}({axis!r}): the grid {grid} has axes 0 to {len(grid) - 1}.")
     return ids[axis], grid[axis]
 
@@ -70,6 +72,22 @@ def when(condition):
 def multiple_of(value, factor: int):
     """A promise to the compiler that `value` is a multiple of `factor`; here it is returned as it is."""
     return value
+
+
+def debug_print(fmt: str, *args) -> None:
+    """Print values while the kernel runs: `jax.debug.print`, whose {} stand for the values."""
+    if not _silent.get():
+        jax.debug.print(fmt, *args, skip_format_check=True)
+
+
+@contextlib.contextmanager
+def silently(silent: bool):
+    """debug_print prints nothing inside: for runs that only ask what a result depends on."""
+    token = _silent.set(silent)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
 
 
 def loop(lower, upper, *, init_carry=None, step=1, unroll=None):
@@ -108,22 +126,32 @@ class Body:
         ids = [jax.ShapeDtypeStruct((), jnp.int32)] * len(grid)
 
         def apply(ids, values):
-            memories = [TracedMemory(name, value, garbage_value("nan", np.dtype(dtype)))
-                        for (name, _, dtype), value in zip(avals, values, strict=True)]
-            run_kernel(kernel, unflatten, [Ref(m) for m in memories], ids, grid)
-            return [m.finish() for m in memories], [m.past_end() for m in memories]
+            def run(refs):
+                values, flags = refs
+                memories = [TracedMemory(name, *refs, garbage_value("nan", np.dtype(dtype)))
+                            for (name, _, dtype), *refs in zip(avals, values, flags, strict=True)]
+                run_kernel(kernel, unflatten, [Ref(m) for m in memories], ids, grid)
+            # Refs that live in here only: with jax.new_ref, JAX could not vmap what is outside (engines/xla.py).
+            return run_state(run)((values, [jnp.zeros((), bool)] * len(values)))
 
         self.apply = apply
-        self.jaxpr = jax.make_jaxpr(apply)(ids, [jax.ShapeDtypeStruct(s, d) for _, s, d in avals]).jaxpr
+        closed = jax.make_jaxpr(apply)(ids, [jax.ShapeDtypeStruct(s, d) for _, s, d in avals])
+        if closed.consts:  # upstream refuses this too
+            found = ", ".join(arrays_around(kernel) or (str(jax.typeof(c)) for c in closed.consts))
+            raise SpecError(f"{kernel_name(kernel)} uses an array from outside ({found}), but a kernel sees its refs "
+                            "only. Pass the array as an input, or make it in the kernel (jnp.arange, jnp.full, a "
+                            "Python number).")
+        self.jaxpr = closed.jaxpr
         # Does the kernel ask which step it is?
         positions = self.jaxpr.invars[:len(grid)]
         self.uses_position = any(v is i for e in self.jaxpr.eqns for v in e.invars for i in positions)
-        refs = [e.outvars[0] for e in self.jaxpr.eqns if e.primitive.name == "new_ref"]
-        # Each memory makes two refs: its values, and its out-of-bounds flag.
-        self.written = [_writes(self.jaxpr, r) for r in refs[::2]][:len(avals)]
-        self.fresh = [_overwritten_first(self.jaxpr, r) for r in refs[::2]][:len(avals)]
+        # The kernel itself: its refs are the last of its variables, first those of the values, then those of the flags.
+        [inner] = [e.params["jaxpr"] for e in self.jaxpr.eqns if e.primitive.name == "run_state"]
+        refs = inner.invars[len(inner.invars) - 2 * len(avals):]
+        self.written = [_writes(inner, r) for r in refs[:len(avals)]]
+        self.fresh = [_overwritten_first(inner, r) for r in refs[:len(avals)]]
         self._keep = [i for i, w in enumerate(self.written) if w]
-        self._moving = [i for i, r in enumerate(refs[1::2][:len(avals)]) if _writes(self.jaxpr, r)]
+        self._moving = [i for i, r in enumerate(refs[len(avals):]) if _writes(inner, r)]
         self._step = jax.jit(self._some)
         self._indices = list(itertools.product(*map(range, grid)))
 
@@ -180,6 +208,16 @@ def check_arity(kernel, args, kwargs):
         pass  # a callable without a signature: tracing will tell
 
 
+def arrays_around(f) -> list[str]:
+    """The names of arrays that a function takes from outside, as far as Python tells."""
+    try:
+        around = inspect.getclosurevars(getattr(f, "func", f))
+    except TypeError:
+        return []
+    return [name for name, value in {**around.globals, **around.nonlocals}.items()
+            if isinstance(value, (np.ndarray, jax.Array))]
+
+
 def kernel_name(kernel) -> str:
     return getattr(kernel, "__name__", None) or getattr(getattr(kernel, "func", None), "__name__", "kernel")
 
@@ -188,6 +226,11 @@ def kernel_name(kernel) -> str:
 
 def _inner(eqn):
     """The jaxprs inside an equation, each with the outer variables that its own inputs stand for."""
+    if eqn.primitive.name == "while":
+        n, m = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+        yield eqn.params["cond_jaxpr"].jaxpr, [*eqn.invars[:n], *eqn.invars[n + m:]]
+        yield eqn.params["body_jaxpr"].jaxpr, eqn.invars[n:]
+        return
     for p in eqn.params.values():
         for j in p if isinstance(p, (tuple, list)) else [p]:
             j = getattr(j, "jaxpr", j)
@@ -198,10 +241,10 @@ def _inner(eqn):
 
 def _writes(jaxpr, ref) -> bool:
     for e in jaxpr.eqns:
-        if not any(v is ref for v in e.invars) or e.primitive.name in ("get", "freeze", "new_ref"):
+        if not any(v is ref for v in e.invars) or e.primitive.name == "get":
             continue
         inner = list(_inner(e))
-        if e.primitive.name == "while" or not inner or any(outer is None for _, outer in inner):
+        if not inner or any(outer is None for _, outer in inner):
             return True  # a write, or something that cannot be looked through
         if any(_writes(j, v) for j, outer in inner for v, o in zip(j.invars, outer, strict=True) if o is ref):
             return True
@@ -217,8 +260,8 @@ def _overwritten_first(jaxpr, ref) -> bool:
 
 
 # Operations on indices, shapes and types move data; they are not arithmetic on it.
-_FREE = {"broadcast_in_dim", "reshape", "transpose", "convert_element_type", "get", "swap", "new_ref", "freeze",
-         "slice", "squeeze", "concatenate", "iota", "copy", "dynamic_slice", "dynamic_update_slice", "addupdate",
+_FREE = {"broadcast_in_dim", "reshape", "transpose", "convert_element_type", "get", "swap", "slice",
+         "squeeze", "concatenate", "iota", "copy", "dynamic_slice", "dynamic_update_slice", "addupdate",
          "split"}
 
 

@@ -79,6 +79,10 @@ class Call:
     def __call__(self, *arrays):
         """The values that the hardware would give. Hazards are reported, as `on_hazard` says."""
         arrays = jax.tree.map(lambda a: a if hasattr(a, "dtype") else jax.numpy.asarray(a), arrays)
+        scalars, rest = arrays[:self.prefetched], arrays[self.prefetched:]
+        if any(isinstance(s, jax.core.Tracer) for s in scalars):
+            # Which blocks a step takes is known only when it runs, so there is no schedule to check or to show.
+            return self._trace(scalars, *jax.tree.flatten(rest)).run(jax.tree.leaves(arrays))
         traced = self.trace(*arrays)
         for calls in _observers.get():
             calls.append(traced)
@@ -100,6 +104,10 @@ class Call:
         return self._traces[key]
 
     def _trace(self, scalars, flat, tree) -> "Traced":
+        for s in scalars:
+            if np.dtype(s.dtype).kind not in "iub":
+                raise SpecError(f"{self.name}: a prefetched scalar operand is {s.dtype}; prefetched scalars are "
+                                "integers. Pass it as an operand with pl.BlockSpec(memory_space=pltpu.SMEM) instead.")
         in_specs = self._match(self.in_specs, flat, "in_specs")
         for kind in jax.tree.leaves(self.scratch_shapes):
             if not isinstance(kind, (_specs.Scratch, _specs.SemaphoreType)):

@@ -177,17 +177,9 @@ class TracedMemory:
 
     is_semaphore = False
 
-    def __init__(self, name, value, fill):
-        self.name, self.shape, self.dtype, self.fill = name, value.shape, value.dtype, fill
-        self.ref = jax.new_ref(value)
-        self.flag = jax.new_ref(jnp.zeros((), bool))  # did an access with a traced start go past the end?
-
-    def finish(self):
-        """The value in the end."""
-        return jax.freeze(self.ref)
-
-    def past_end(self):
-        return jax.freeze(self.flag)
+    def __init__(self, name, ref, flag, fill):
+        self.name, self.shape, self.dtype, self.ref, self.fill = name, ref.shape, ref.dtype, ref, fill
+        self.flag = flag  # a ref to a bool: did an access with a traced start go past the end?
 
     def _moving(self, starts):
         return [d for d, s in enumerate(starts) if not is_static(s)]

@@ -109,7 +109,8 @@ def window(x, block: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...], tupl
     """
     starts = [a * b + c for b, (a, c) in zip(block, x.starts or [(n, 0) for n in x.block_shape], strict=True)]
     sizes = x.array_shape or [s + n for s, n in zip(starts, x.block_shape, strict=True)]
-    inside = [(max(s, 0), min(s + n, size)) for s, n, size in zip(starts, x.block_shape, sizes, strict=True)]
+    inside = [(min(max(s, 0), size), min(max(s + n, 0), size))
+              for s, n, size in zip(starts, x.block_shape, sizes, strict=True)]
     return tuple(inside), tuple((a - s, b - s) for s, (a, b) in zip(starts, inside, strict=True))
 
 

@@ -97,18 +97,34 @@ class Blocked:
 
 
 @dataclass(frozen=True)
+class Element:
+    """A block dimension of this size whose index is an element offset, so that blocks may overlap (a halo, a stencil).
+
+    `padding`: (before, after), how far blocks may reach past the array's ends. Offset 0 is where the padding starts.
+    Nothing is copied there: that part of the slot keeps what it held.
+    """
+
+    block_size: int
+    padding: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
 class BlockSpec:
     """How an array is cut into blocks, and which block each step takes.
 
     `block_shape`: the size of a block in each dimension; None squeezes a dimension of size 1 out of the kernel's view.
-    `index_map`: grid indices -> *block* indices (not element offsets). Without it each step takes block 0, 0, …
+    `index_map`: grid indices -> *block* indices (element offsets where the block's dimension is an `Element`). Without
+    it each step takes block 0, 0, …
     `pipeline_mode`: Buffered(n), the operand's depth.
     """
 
-    block_shape: Sequence[int | None | Squeezed | Blocked] | None = None
+    block_shape: Sequence[int | None | Squeezed | Blocked | Element] | None = None
     index_map: Callable[..., Any] | None = None
     pipeline_mode: Buffered | None = None
     memory_space: Any = field(default=None, kw_only=True)
+
+
+no_block_spec = BlockSpec()
 
 
 @dataclass(frozen=True)
@@ -134,7 +150,7 @@ class Operand:
     dtype: np.dtype
     block_shape: tuple[int, ...]  # with squeezed dimensions as 1
     squeeze: tuple[int, ...]  # the dimensions that the kernel does not see
-    blocks: list[tuple[int, ...]] = field(repr=False)
+    blocks: list[tuple[int, ...]] | jax.Array = field(repr=False)  # an array if they depend on traced scalars
     stays_in_hbm: bool = False  # memory_space ANY or HBM: no copies; the kernel gets a ref to the array itself
     starts: tuple[tuple[int, int], ...] | None = None  # as in OperandInfo: where block i starts
 
@@ -142,6 +158,14 @@ class Operand:
     def info(self) -> OperandInfo:
         return OperandInfo(self.name, self.array, self.is_output, self.depth,
                            math.prod(self.block_shape) * self.dtype.itemsize, self.block_shape, self.shape, self.starts)
+
+    @cached_property
+    def ragged(self) -> bool:
+        """Does a copy move less than a block?"""
+        if self.starts is None or isinstance(self.blocks, jax.Array):
+            return self.info.ragged
+        first = np.asarray(self.blocks) * [a for a, _ in self.starts] + [c for _, c in self.starts]
+        return bool(((first < 0) | (first + self.block_shape > self.shape)).any())
 
     @property
     def ref_shape(self) -> tuple[int, ...]:
@@ -195,24 +219,34 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
     squeeze = tuple(d for d, n in enumerate(dims) if n is None or isinstance(n, Squeezed))
     sizes = []
     for d, n in enumerate(dims):
-        n = 1 if d in squeeze else n.block_size if isinstance(n, Blocked) else n
+        n = 1 if d in squeeze else n.block_size if isinstance(n, (Blocked, Element)) else n
         if not isinstance(n, (int, np.integer)) or n < 1:
             raise SpecError(f"{where}: entry {d} of block_shape {dims} is {n!r}; give a whole number of elements, or "
                             "None to squeeze the dimension.")
         sizes.append(int(n))
     blocks = index_table(spec.index_map, where, grid, len(dims), scalars)
-    counts = tuple(-(-size // n) for size, n in zip(shape, sizes, strict=True))
-    _check_range(where, blocks, counts, sizes)
+    padding = [n.padding if isinstance(n, Element) else None for n in dims]
+    if not isinstance(blocks, jax.Array):
+        _check_range(where, blocks, shape, sizes, padding)
+    starts = tuple((1, -p[0]) if p else (n, 0) for n, p in zip(sizes, padding, strict=True)) if any(padding) else None
     mode = spec.pipeline_mode
-    return Operand(name, name, is_output, mode.buffer_count if mode else 2, shape, dtype, tuple(sizes), squeeze, blocks)
+    return Operand(name, name, is_output, mode.buffer_count if mode else 2, shape, dtype, tuple(sizes), squeeze, blocks,
+                   starts=starts)
 
 
-def _check_range(where, blocks, counts, sizes):
+def _check_range(where, blocks, shape, sizes, padding):
+    # How many indices there are in each dimension: blocks, or element offsets of windows not wholly outside.
+    counts = [p[0] + size + p[1] if p else -(-size // n) for size, n, p in zip(shape, sizes, padding, strict=True)]
     table = np.asarray(blocks, np.int64).reshape(len(blocks), len(counts))
     outside = (table < 0) | (table >= np.asarray(counts, np.int64))
     if not outside.any():
         return
     step, d = (int(i) for i in np.argwhere(outside)[0])
+    if padding[d]:
+        raise BlockIndexError(f"{where}, step {step}: index_map gives {tuple(table[step].tolist())}, but element "
+                              f"offset {table[step, d]} is out of range in dimension {d} ({shape[d]} elements with "
+                              f"padding {tuple(padding[d])}, so 0 to {counts[d] - 1}). Change the index map, the grid "
+                              "or the padding.")
     # All indices of a dimension have a common factor, and would be in range without it: the classic slip.
     factor = math.gcd(*table[:, d].tolist())
     slip = factor > 1 and table[:, d].max() // factor < counts[d]
@@ -225,12 +259,43 @@ def _check_range(where, blocks, counts, sizes):
 
 
 def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars=()) -> list[tuple[int, ...]]:
-    """The block index of every step, in row-major grid order."""
+    """The block index of every step, in row-major grid order. A traced array if it depends on traced scalars."""
     if index_map is None:
         return [(0,) * rank] * math.prod(grid)
     _check_arity(index_map, where, grid, scalars)
+    if any(isinstance(s, jax.core.Tracer) for s in scalars):
+        if _reads(index_map, grid, scalars):
+            return jax.numpy.stack(_traced_columns(index_map, grid, scalars), axis=1)
+        scalars = [np.zeros(s.shape, s.dtype) for s in scalars]
+    _check_traceable(index_map, where, grid, scalars)
     with jax.ensure_compile_time_eval():  # the indices are known, also where the call is being traced
         return _evaluate(index_map, where, grid, rank, scalars)
+
+
+def _check_traceable(index_map, where, grid, scalars):
+    """Real Pallas traces index maps, so what cannot be traced, or holds an array, is refused here too."""
+    try:
+        held = _jaxpr(index_map, grid, scalars).consts
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
+            jax.errors.TracerIntegerConversionError) as e:
+        raise SpecError(f"{where}: Pallas traces its index_map, which needs the value of a grid index where there is "
+                        "none yet. In place of a Python if, min or max, or of indexing a NumPy array, use jnp.where, "
+                        f"jnp.minimum or jnp.maximum, or a prefetched scalar.\n  {str(e).splitlines()[0]}") from None
+    if held:
+        raise SpecError(f"{where}: its index_map holds an array ({jax.typeof(held[0])}), which Pallas does not allow. "
+                        "Pass it as a prefetched scalar (pltpu.PrefetchScalarGridSpec): the index map gets it as an "
+                        "argument.")
+
+
+def _jaxpr(index_map, grid, scalars):
+    return jax.make_jaxpr(index_map)(*[jax.ShapeDtypeStruct((), np.int32)] * len(grid), *map(jax.typeof, scalars))
+
+
+def _reads(index_map, grid, scalars) -> bool:
+    """Does an index map use its scalars?"""
+    jaxpr = _jaxpr(index_map, grid, scalars).jaxpr
+    used = {id(v) for e in jaxpr.eqns for v in e.invars} | set(map(id, jaxpr.outvars))
+    return any(id(v) in used for v in jaxpr.invars[len(grid):])
 
 
 def _evaluate(index_map, where, grid, rank, scalars):
@@ -241,17 +306,18 @@ def _evaluate(index_map, where, grid, rank, scalars):
         if not table:
             _check_index(index, where, indices, rank)
             if not all(isinstance(b, (int, np.integer)) for b in index):
-                return _traced_table(index_map, grid, scalars)  # it computes with jnp: one vectorised call is quicker
+                # It computes with jnp: one vectorised call is quicker.
+                return list(zip(*(c.tolist() for c in _traced_columns(index_map, grid, scalars)), strict=True))
         table.append(index)
     return table
 
 
-def _traced_table(index_map, grid, scalars) -> list[tuple[int, ...]]:
+def _traced_columns(index_map, grid, scalars) -> list:
+    """The block index of every step, an array for each dimension."""
     axes = np.indices(grid, dtype=np.int32).reshape(len(grid), -1)
     scalars = [jax.numpy.asarray(s) for s in scalars]
     out = jax.jit(jax.vmap(lambda *indices: index_map(*indices, *scalars)))(*axes)
-    columns = out if isinstance(out, (tuple, list)) else (out,)
-    return list(zip(*(np.broadcast_to(c, axes.shape[1:]).tolist() for c in columns), strict=True))
+    return [jax.numpy.broadcast_to(c, axes.shape[1:]) for c in (out if isinstance(out, (tuple, list)) else (out,))]
 
 
 def _check_arity(index_map, where, grid, scalars):

@@ -2,6 +2,7 @@
 
     from pallas_lite import tpu as pltpu     # in place of: from jax.experimental.pallas import tpu as pltpu
 """
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,14 +37,45 @@ class PrefetchScalarGridSpec(GridSpec):
         object.__setattr__(self, "num_scalar_prefetch", num_scalar_prefetch)
 
 
+class GridDimensionSemantics(enum.Enum):
+    """What `dimension_semantics` says of a grid axis: may its steps run in any order, or split over cores?"""
+
+    PARALLEL = "parallel"
+    CORE_PARALLEL = "core_parallel"
+    SUBCORE_PARALLEL = "subcore_parallel"
+    ARBITRARY = "arbitrary"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+PARALLEL, CORE_PARALLEL, SUBCORE_PARALLEL, ARBITRARY = GridDimensionSemantics
+
+
 @dataclass(frozen=True)
 class CompilerParams:
-    """What to tell the TPU compiler. `dimension_semantics`: "parallel" or "arbitrary" for each grid axis."""
+    """What to tell the TPU compiler. `dimension_semantics`: "parallel" or "arbitrary" for each grid axis.
 
-    dimension_semantics: Sequence[str] | None = None
+    All of upstream's settings are taken; those below "vmem_limit_bytes" change nothing here.
+    """
+
+    dimension_semantics: Sequence[str | GridDimensionSemantics] | None = None
+    allow_input_fusion: Sequence[bool] | None = None
     vmem_limit_bytes: int | None = None
-    has_side_effects: bool = False
+    collective_id: int | None = None
+    has_side_effects: Any = False
     flags: Mapping[str, Any] | None = None
+    internal_scratch_in_bytes: int | None = None
+    serialization_format: int = 1
+    disable_bounds_checks: bool = False
+    disable_semaphore_checks: bool = False
+    skip_device_barrier: bool = False
+    allow_collective_id_without_custom_barrier: bool = False
+    shape_invariant_numerics: bool = True
+    use_tc_tiling_on_sc: bool | None = None
+    needs_layout_passes: bool = True
+    fuse_transposed_lhs_in_matmul: bool = False
+    opt_level: Any = None
 
 
 __getattr__ = _missing_names("pallas_lite.tpu", {

@@ -55,8 +55,15 @@ class Traced:
         return record(self.steps, self.operands, flops, self.call.name)
 
     @cached_property
+    def blocks_from_scalars(self) -> dict[str, jax.Array]:
+        """The operands whose blocks depend on traced scalars: name -> the block of each step."""
+        return {x.name: x.blocks for x in self.operands if isinstance(x.blocks, jax.Array)}
+
+    @cached_property
     def hazards(self) -> list[Hazard]:
         """What is wrong with the schedule, and with a kernel's own copies. Reports about values come with a run."""
+        if self.blocks_from_scalars:
+            return []  # nobody can tell before it runs
         if self.manual:
             zeros = {x.array: np.zeros(x.shape, x.dtype) for x in self.arrays if not x.is_output}
             return self._grid_hazards + self._stepped(zeros)[1]
@@ -160,7 +167,7 @@ class Traced:
     def _compiled(self, inputs, kind, every_visit=False):
         dtypes = {str(np.dtype(d)) for _, _, d in self.body.avals}
         fill = {d: kind[d] if isinstance(kind, dict) else garbage_value(kind, np.dtype(d)) for d in dtypes}
-        return self._loop(inputs, self.scalars, fill, every_visit)
+        return self._loop(inputs, self.scalars, fill, self.blocks_from_scalars, every_visit)
 
     @cached_property
     def _loop(self):

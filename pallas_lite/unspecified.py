@@ -12,7 +12,7 @@ from .verify import Hazard
 
 def may_be_unspecified(operands, body) -> bool:
     """False where no run is needed: every ref is overwritten before it is read, and no input block has an edge."""
-    ragged = any(n % b for x in operands if not x.is_output for n, b in zip(x.shape, x.block_shape, strict=True))
+    ragged = any(x.ragged for x in operands if not x.is_output)
     outputs = any(x.is_output and not body.fresh[i] for i, x in enumerate(operands))
     return ragged or outputs or not all(body.fresh[len(operands):])
 
@@ -36,8 +36,9 @@ def unspecified(x, first: np.ndarray, second: np.ndarray, fillings) -> list[Haza
          "an edge block that lies outside the array.")):
         if mask.any():
             at = np.argwhere(mask)[0]
-            block = tuple(int(i) // b for i, b in zip(at, x.block_shape, strict=True))
-            steps = [t for t, b in enumerate(x.blocks) if b == block]
+            holds = {b for b in set(x.blocks)
+                     if all(s.start <= i < s.stop for i, s in zip(at, x.window(b)[0], strict=True))}
+            steps = [t for t, b in enumerate(x.blocks) if b in holds]
             step, slot = (steps[-1], _slot(x, steps[-1])) if steps else (0, -1)
             found.append(Hazard(kind, f"output {x.name}: {where(x.name, mask)} {what}", mend, x.name, step, slot, ()))
     return found

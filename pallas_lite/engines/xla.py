@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..body import silently
 from ..specs import Scratch
 
 
@@ -21,43 +22,56 @@ class Filling:
     every_visit: bool = False
 
 
-def tables(operands, steps):
+def tables(operands, steps, traced):
     """For each operand, over the steps: the start of its block, its slot, and whether a visit begins."""
     found = []
     for x in operands:
-        blocks = np.asarray(x.blocks, np.int32).reshape(steps, len(x.block_shape))
-        begins = np.ones(steps, bool)
-        begins[1:] = (blocks[1:] != blocks[:-1]).any(1) if blocks.shape[1] else False
-        visits = (np.cumsum(begins) - 1).astype(np.int32)
-        found.append((blocks * np.asarray(x.block_shape, np.int32), visits % x.depth, begins))
+        xp = jnp if x.name in traced else np
+        blocks = xp.asarray(traced.get(x.name, x.blocks), np.int32).reshape(steps, len(x.block_shape))
+        begins = xp.concatenate([xp.ones(1, bool), (blocks[1:] != blocks[:-1]).any(1)])
+        visits = (xp.cumsum(begins) - 1).astype(np.int32)
+        scale, offset = np.asarray(x.starts or [(n, 0) for n in x.block_shape], np.int32).reshape(-1, 2).T
+        found.append((blocks * scale + offset, visits % x.depth, begins))
     return found
 
 
-def run(operands, extras, body, grid, inputs, filling: Filling):
+def room(operands, array):
+    """How far blocks may reach past an array's edges: (before, after) in each dimension."""
+    same = [x for x in operands if x.array == array]
+    found = []
+    for d, size in enumerate(same[0].shape):
+        # Windows by element start before the array's end, so room for one block holds whatever reaches past it.
+        past = [x.block_shape[d] * x.ragged if x.starts and x.starts[d][0] == 1 else -size % x.block_shape[d]
+                for x in same]
+        found.append((max(-x.starts[d][1] if x.starts else 0 for x in same), max(past)))
+    return found
+
+
+def run(operands, extras, body, grid, inputs, filling: Filling, traced):
     """The outputs, and for each ref the first step at which an access went past its end (else the number of steps).
 
     `inputs`: array name -> value; aliased operands share a name. `extras`: the refs after the operands, each as its
-    value (prefetched scalars) or as a shape and dtype (scratch).
+    value (prefetched scalars) or as a shape and dtype (scratch). `traced`: operand name -> its block of each step, for
+    those that depend on traced scalars.
     """
     steps = int(np.prod(grid, dtype=np.int64))
     ids = np.indices(grid, dtype=np.int32).reshape(len(grid), steps).T if grid else np.zeros((steps, 0), np.int32)
-    rows = tables(operands, steps)
-    ragged = [any(n % b for n, b in zip(x.shape, x.block_shape, strict=True)) for x in operands]
+    rows = tables(operands, steps, traced)
     changing = {x.array for x in operands if x.is_output}
-    keeps = [not body.fresh[i] if x.is_output else ragged[i] or body.written[i] or x.array in changing
+    keeps = [not body.fresh[i] if x.is_output else x.ragged or body.written[i] or x.array in changing
              for i, x in enumerate(operands)]
 
     def empty(shape, dtype):
         return jnp.full(shape, filling.value(np.dtype(dtype)), dtype)
 
-    hbm = {}
+    hbm, rooms = {}, {x.array: room(operands, x.array) for x in operands}
     for x in operands:
         if x.array not in hbm:
-            whole = tuple(-(-n // b) * b for n, b in zip(x.shape, x.block_shape, strict=True))
             value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(x.shape, x.dtype)
-            if whole != x.shape:  # an edge block: room for all of it
-                value = empty(whole, x.dtype).at[tuple(map(slice, x.shape))].set(value)
+            if any(map(any, rooms[x.array])):  # blocks that reach past an edge
+                value = jnp.pad(value, rooms[x.array], constant_values=filling.value(np.dtype(x.dtype)))
             hbm[x.array] = value
+    lows = {array: np.asarray([before for before, _ in r], np.int32) for array, r in rooms.items()}
     fixed = {a: v for a, v in hbm.items() if a not in changing}
     slots = [empty((x.depth, *x.block_shape), x.dtype) if keep else None
              for x, keep in zip(operands, keeps, strict=True)]
@@ -73,8 +87,9 @@ def run(operands, extras, body, grid, inputs, filling: Filling):
                 if filling.every_visit:
                     value = jnp.where(begins, empty(x.block_shape, x.dtype), value)
             if not x.is_output:
-                block = lax.dynamic_slice(fixed.get(x.array, moving.get(x.array)), starts, x.block_shape)
-                if ragged[i]:
+                block = lax.dynamic_slice(fixed.get(x.array, moving.get(x.array)), starts + lows[x.array],
+                                          x.block_shape)
+                if x.ragged:
                     block = jnp.where(_inside(starts, x), block, value)
                 value = jnp.where(begins, block, value) if keeps[i] else block
             values.append(value.reshape(x.ref_shape))
@@ -86,27 +101,34 @@ def run(operands, extras, body, grid, inputs, filling: Filling):
                 slots[i] = lax.dynamic_update_index_in_dim(slots[i], value, slot, 0)
             if x.is_output:
                 # Each step of a visit writes; the visit's last one stays.
-                moving[x.array] = lax.dynamic_update_slice(moving[x.array], value, starts)
+                moving[x.array] = lax.dynamic_update_slice(moving[x.array], value, starts + lows[x.array])
         first_bad = jnp.where((bad == steps) & jnp.asarray(past_end), t, bad) if past_end else bad
         return moving, slots, new[len(operands):], first_bad
 
     kept = [empty(e.shape, e.dtype) if isinstance(e, Scratch) else jnp.asarray(e) for e in extras]
     carry = {a: v for a, v in hbm.items() if a in changing}, slots, kept, jnp.full(len(body.avals), steps, jnp.int32)
     moving, _, _, bad = lax.fori_loop(0, steps, step, carry)
-    return {x.array: moving[x.array][tuple(map(slice, x.shape))] for x in operands if x.is_output}, bad
+    return {x.array: lax.dynamic_slice(moving[x.array], lows[x.array], x.shape) for x in operands if x.is_output}, bad
 
 
 def _inside(starts, x):
     inside = jnp.ones(x.block_shape, bool)
     for d, (n, size) in enumerate(zip(x.block_shape, x.shape, strict=True)):
-        if size % n:
-            inside &= lax.broadcasted_iota(jnp.int32, x.block_shape, d) + starts[d] < size
+        if x.starts or size % n:
+            at = lax.broadcasted_iota(jnp.int32, x.block_shape, d) + starts[d]
+            inside &= (at >= 0) & (at < size)
     return inside
 
 
 def compiled(operands, extras, body, grid):
-    """`run` jitted: (inputs, prefetched scalars, dtype name -> what memory holds, refill every visit?)."""
-    def go(inputs, scalars, fill, every_visit):
-        given = [*scalars, *extras[len(scalars):]]
-        return run(operands, given, body, grid, inputs, Filling(lambda dtype: fill[str(dtype)], every_visit))
-    return jax.jit(go, static_argnums=3)
+    """`run` jitted: (inputs, prefetched scalars, dtype name -> what memory holds, traced blocks, refill every visit?).
+
+    Under jax.vmap the calls of a batch run one after the other.
+    """
+    def go(inputs, scalars, fill, traced, every_visit):
+        def one(inputs, scalars, fill, traced):
+            given = [*scalars, *extras[len(scalars):]]
+            return run(operands, given, body, grid, inputs, Filling(lambda d: fill[str(d)], every_visit), traced)
+        with silently(every_visit):
+            return jax.custom_batching.sequential_vmap(one)(inputs, scalars, fill, traced)
+    return jax.jit(go, static_argnums=4)

@@ -280,7 +280,7 @@ def test_a_bad_axis_names_the_grid():
         pl.pallas_call(kernel, shape(1, dtype=jnp.int32), grid=(1, 1))()
 
 
-@pytest.mark.parametrize("name, text", [("load", r"Index the ref: x_ref\[...\]"), ("Element", "make_async_copy")])
+@pytest.mark.parametrize("name, text", [("load", r"Index the ref: x_ref\[...\]"), ("dot", "jnp.dot")])
 def test_a_name_that_is_not_here_says_the_nearest_way(name, text):
     with pytest.raises(pl.NotSupportedError, match=rf"pallas_lite.{name} is not supported here. .*{text}"):
         getattr(pl, name)

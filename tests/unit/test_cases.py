@@ -187,7 +187,7 @@ def test_slice_past_the_end():
 
 
 def test_a_captured_numpy_array():
-    assert run("kernel_captures_a_numpy_array")[0].tolist() == [1, 2, 3, 4]
+    assert "Pass the array as an input" in str(run("kernel_captures_a_numpy_array")[2])
 
 
 def test_num_programs_follows_the_grid():
