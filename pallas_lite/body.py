@@ -117,7 +117,8 @@ class Body:
     """A kernel, traced once. `apply(ids, values)` is the step as a JAX function: new values, and out-of-bounds flags.
 
     `values`: one array for each ref that the kernel gets, in the order of `avals` (name, shape, dtype).
-    `written[i]`: the kernel may write ref i. `fresh[i]`: it surely overwrites ref i whole before it reads it.
+    `read[i]`, `written[i]`: the kernel may read, may write ref i. `fresh[i]`: it surely overwrites ref i whole before
+    it reads it.
     """
 
     def __init__(self, kernel, avals, grid, unflatten):
@@ -131,6 +132,7 @@ class Body:
                 memories = [TracedMemory(name, *refs, garbage_value("nan", np.dtype(dtype)))
                             for (name, _, dtype), *refs in zip(avals, values, flags, strict=True)]
                 run_kernel(kernel, unflatten, [Ref(m) for m in memories], ids, grid)
+                self.read = [m.loaded for m in memories]
             # Refs that live in here only: with jax.new_ref, JAX could not vmap what is outside (engines/xla.py).
             return run_state(run)((values, [jnp.zeros((), bool)] * len(values)))
 

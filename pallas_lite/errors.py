@@ -26,7 +26,14 @@ class MissingError(NotSupportedError, AttributeError):
 
 
 class HazardWarning(UserWarning):
-    """A call gave the hardware's numbers, and they depend on a hazard: read the message before the result."""
+    """A call gave the hardware's numbers, and they depend on a hazard: read the message before the result.
+
+    `hazards`: all of them, each with kind, operand, step, slot, events, message and mend.
+    """
+
+    def __init__(self, text, hazards=()):
+        super().__init__(text)
+        self.hazards = list(hazards)
 
 
 def many(n: int, noun: str, plural: str = "") -> str:

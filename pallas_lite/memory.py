@@ -1,6 +1,7 @@
 """memory: what a simulated machine is free to choose: what memory holds at first, and when copies land."""
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
 
 from .errors import SpecError
@@ -67,12 +68,17 @@ def garbage(params: InterpretParams, shape, dtype, rng) -> np.ndarray:
     return np.full(shape, garbage_value(params.uninitialized_memory, np.dtype(dtype)), dtype)
 
 
-def two_fillings(dtype) -> tuple:
-    """Two values that no kernel is likely to map to one: what differs between them in a result is unspecified."""
+def fillings(dtype, is_output: bool) -> tuple:
+    """Three things that memory may have held: what differs between them in a result is unspecified.
+
+    Outputs and all other memory differ, so that an unwritten element is told from garbage that was copied there.
+    """
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
-        return np.False_, np.True_
-    if np.issubdtype(dtype, np.integer):
-        high = np.iinfo(dtype).max
-        return dtype.type(high - high // 5), dtype.type(np.iinfo(dtype).min + high // 3)
-    return np.asarray(3.1e4).astype(dtype)[()], np.asarray(-1.7e4).astype(dtype)[()]
+        return (np.True_, np.False_, np.True_) if is_output else (np.False_, np.True_, np.True_)
+    if np.issubdtype(dtype, np.integer):  # the ends of the range, so that min, max and single bits tell
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        return tuple(map(dtype.type, (high, low, high) if is_output else (low, high - 1, high)))
+    scale = min(1.0, float(jnp.finfo(dtype).max) / 6e4)
+    values = (3.1e4, -1.7e4) if is_output else (-2.3e4, 2.9e4)
+    return (*(np.asarray(v * scale).astype(dtype)[()] for v in values), garbage_value("nan", dtype))

@@ -180,12 +180,13 @@ class TracedMemory:
     def __init__(self, name, ref, flag, fill):
         self.name, self.shape, self.dtype, self.ref, self.fill = name, ref.shape, ref.dtype, ref, fill
         self.flag = flag  # a ref to a bool: did an access with a traced start go past the end?
+        self.loaded = False  # does the kernel read it?
 
     def _moving(self, starts):
         return [d for d, s in enumerate(starts) if not is_static(s)]
 
     def load(self, starts, sizes):
-        moving = self._moving(starts)
+        moving, self.loaded = self._moving(starts), True
         if not moving:
             return self.ref[tuple(slice(int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True))]
         whole, bad = self.ref[...], self._past_end(starts, sizes, moving)

@@ -137,6 +137,11 @@ class Schedule:
         """How often the kernel runs."""
         return len(self.columns.runs)
 
+    @property
+    def runs(self) -> np.ndarray:
+        """The number of the event that runs each step."""
+        return np.flatnonzero(self.columns.verb == VERBS.index(RUN))
+
     def operand(self, name: str) -> OperandInfo:
         return next(x for x in self.operands if x.name == name)
 

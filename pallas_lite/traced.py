@@ -20,10 +20,10 @@ from .engines.record import record
 from .engines.simulate import simulate
 from .errors import HazardWarning, NotSupportedError, PallasLiteError
 from .hardware import TOY, Machine
-from .memory import garbage_value, two_fillings
+from .memory import fillings, garbage_value
 from .schedule import Schedule
 from .timeline import Timeline, timeline
-from .unspecified import constant_blocks, may_be_unspecified, poisoned, unspecified, written_inputs
+from .unspecified import at_events, constant_blocks, may_be_unspecified, unspecified, written_inputs
 from .verify import RACES, Hazard, grid_hazards, verify
 
 
@@ -72,7 +72,7 @@ class Traced:
     @cached_property
     def _grid_hazards(self) -> list[Hazard]:
         semantics = getattr(self.call.compiler_params, "dimension_semantics", None)
-        return grid_hazards(self.operands, self.call.grid, semantics)
+        return grid_hazards(self.operands, self.call.grid, semantics, self.schedule)
 
     def timeline(self, machine: Machine = TOY) -> Timeline:
         """When each engine is busy: modelled from the machine's α, β and F, not measured.
@@ -165,8 +165,10 @@ class Traced:
         return values
 
     def _compiled(self, inputs, kind, every_visit=False):
-        dtypes = {str(np.dtype(d)) for _, _, d in self.body.avals}
-        fill = {d: kind[d] if isinstance(kind, dict) else garbage_value(kind, np.dtype(d)) for d in dtypes}
+        """Run the compiled loop on memory that holds `kind`, or with `every_visit` the filling of that number."""
+        dtypes = {np.dtype(d) for _, _, d in self.body.avals}
+        fill = tuple({str(d): fillings(d, out)[kind] if every_visit else garbage_value(kind, d) for d in dtypes}
+                     for out in (False, True))
         return self._loop(inputs, self.scalars, fill, self.blocks_from_scalars, every_visit)
 
     @cached_property
@@ -186,15 +188,12 @@ class Traced:
         """Reports that only a run can give: written inputs, and results that depend on what memory held before."""
         found = written_inputs(self.operands, self.body) + constant_blocks(self.operands, self.body)
         if racy or not may_be_unspecified(self.operands, self.body):
-            return found
-        fillings = [{str(np.dtype(d)): two_fillings(d)[k] for _, _, d in self.body.avals} for k in (0, 1)]
-        first, second = (self._compiled(inputs, f, True)[0] for f in fillings)
-        nan = self._compiled(inputs, "nan", True)[0]
-        for x in self.operands:
+            return [at_events(h, self.schedule) for h in found]
+        runs = [self._compiled(inputs, k, True)[0] for k in range(3)]
+        for x, read in zip(self.operands, self.body.read, strict=False):
             if x.is_output:
-                one, other = np.asarray(first[x.array]), np.asarray(second[x.array])
-                found += unspecified(x, one, other, two_fillings(x.dtype)) or poisoned(x, np.asarray(nan[x.array]), one)
-        return found
+                found += unspecified(x, *(np.asarray(r[x.array]) for r in runs), read)
+        return [at_events(h, self.schedule) for h in found]
 
     def report(self, hazards) -> None:
         """Warn of hazards, or raise, as the call's `on_hazard` says."""
@@ -205,7 +204,7 @@ class Traced:
             text += f"\n… and {len(hazards) - 5} more"
         if self.call.on_hazard == "raise":
             raise PallasLiteError(text)
-        warnings.warn(text, HazardWarning, stacklevel=4)
+        warnings.warn(HazardWarning(text, hazards), stacklevel=4)
 
     def _results(self, hbm):
         outs = [jax.numpy.asarray(hbm[x.array]) for x in self.arrays if x.is_output]

@@ -1,12 +1,15 @@
 """unspecified: reports about values. Which parts of a result depend on what memory held before anybody wrote it?
 
-Two runs differ only in that filling (slots are refilled at the start of every visit, so that an earlier visit's
+Three runs differ only in that filling (slots are refilled at the start of every visit, so that an earlier visit's
 leftovers count as garbage too). Where their results differ by a bit, the kernel's result is the hardware's accident.
 """
 import math
+from dataclasses import replace
 
 import numpy as np
 
+from .memory import fillings
+from .schedule import IN_START, OUT_START, VERBS
 from .verify import Hazard
 
 
@@ -17,23 +20,26 @@ def may_be_unspecified(operands, body) -> bool:
     return ragged or outputs or not all(body.fresh[len(operands):])
 
 
-def unspecified(x, first: np.ndarray, second: np.ndarray, fillings) -> list[Hazard]:
-    """The hazards of one output, from its values in two runs with different fillings."""
-    differs = _bits(first) != _bits(second)
-    if not differs.any():
-        return []
-    untouched = differs & (first == fillings[0]) & (second == fillings[1])
-    if first.dtype == bool or (differs & ~untouched).any():
-        untouched = np.zeros_like(differs)  # some values were computed, so these may have been too
+def unspecified(x, first: np.ndarray, second: np.ndarray, third: np.ndarray, read: bool) -> list[Hazard]:
+    """The hazards of one output, from its values in three runs with different fillings. `read`: the kernel reads it."""
+    a, b, c = map(_bits, (first, second, third))
+    steady = a == b
+    differs = ~steady | (a != c)
+    is_nan = differs & steady & np.isnan(third)  # the third filling of floats is NaN
+    untouched = differs & (first == fillings(x.dtype, True)[0]) & (second == fillings(x.dtype, True)[1])
+    if read and (first.dtype == bool or differs.all() or (differs & ~untouched).any()):
+        untouched = np.zeros_like(differs)  # adding 0 leaves the filling as it is
     found = []
     for mask, kind, what, mend in (
         (untouched, "unwritten", "is never written: whatever memory held stays there.",
          f"Write the whole block ({x.name}_ref[...] = …) in each visit, and visit every block."),
-        (differs & ~untouched, "uninitialised", "depends on memory that nobody had written, or that another block left "
-                                                "behind.",
+        (differs & ~untouched & ~is_nan, "uninitialised",
+         "depends on memory that nobody had written, or that another block left behind.",
          "Initialise an accumulator in the first step of its visit (pl.when(pl.program_id(axis) == 0)), and mask the "
-         "part of "
-         "an edge block that lies outside the array.")):
+         "part of an edge block that lies outside the array."),
+        (is_nan, "uninitialised",
+         "is NaN if the memory that nobody had written holds NaN: 0 × garbage is not 0, and max(garbage, x) is not x.",
+         "Leave garbage out with jnp.where, on every operand, rather than multiplying it by 0.")):
         if mask.any():
             at = np.argwhere(mask)[0]
             holds = {b for b in set(x.blocks)
@@ -44,16 +50,18 @@ def unspecified(x, first: np.ndarray, second: np.ndarray, fillings) -> list[Haza
     return found
 
 
-def poisoned(x, with_nan: np.ndarray, without: np.ndarray) -> list[Hazard]:
-    """The hazard of an output that is NaN only when memory held NaN: garbage was multiplied by zero, not left out."""
-    mask = np.isnan(with_nan) & ~np.isnan(without)
-    if not mask.any():
-        return []
-    return [Hazard("uninitialised", f"output {x.name}: {where(x.name, mask)} is NaN if the memory that nobody had "
-                                    "written holds "
-                   "NaN: 0 × garbage is not 0.", "Leave garbage out with jnp.where, on every operand, rather than "
-                                                 "multiplying "
-                   "it by 0.", x.name, len(x.blocks) - 1, _slot(x, len(x.blocks) - 1), ())]
+def at_events(hazard: Hazard, schedule) -> Hazard:
+    """The hazard with its events: the run of its step, and the operand's copy that the value meets next, if any.
+
+    That copy takes an output's block to HBM, or overwrites an input's. Where no step is at fault there are no events.
+    """
+    if hazard.slot < 0:
+        return hazard
+    number = next(i for i, x in enumerate(schedule.operands) if x.name == hazard.operand)
+    verb = VERBS.index(OUT_START if schedule.operands[number].is_output else IN_START)
+    run, c = schedule.runs[hazard.step], schedule.columns
+    later = np.flatnonzero((c.verb[run:] == verb) & (c.operand[run:] == number))[:1] + run
+    return replace(hazard, events=(int(run), *map(int, later)))
 
 
 def written_inputs(operands, body) -> list[Hazard]:

@@ -31,7 +31,11 @@ RACES = {"hang", "read before wait", "overwrite in flight", "hbm race", "never w
 
 @dataclass(frozen=True)
 class Hazard:
-    """One thing that is wrong with a schedule. `events`: the numbers of the two events that clash."""
+    """One thing that is wrong with a schedule, or with a kernel's values.
+
+    `events`: the numbers of the two events that clash, or of one that is wrong by itself; none for a block that nothing
+    happens to. Reports about values name the run that left the value, and the copy that it meets next.
+    """
 
     kind: str
     message: str
@@ -60,7 +64,7 @@ class _Walk:
         self.seen = set()  # (kind, events) already reported
         self.races = Races(self.clash)
         self.memory = _Memory(self.races, schedule.operands)
-        self.left = {}  # (array, block) -> step of its last copy-out
+        self.left = {}  # (array, block) -> number of its last copy-out
         self.revisits = {}  # operand -> [number of its first hazard, count]
         rules = {IN_START: self.start, OUT_START: self.start, IN_WAIT: self.wait, OUT_WAIT: self.wait, RUN: self.run}
         for number, e in enumerate(schedule.events):
@@ -147,22 +151,26 @@ class _Walk:
             what = (f"{b.verb.removesuffix('_start')} of {self.operands[b.operand].show(b.block)} touches the block "
                     "that "
                     f"the {a.verb.removesuffix('_start')} of step {a.step} still has in flight.")
-            mend = f"Wait for that copy (of {name}) first."
+            mend = f"Wait for that copy (slot {a.slot} of {a.operand}) first."
+            if a.operand != b.operand:
+                mend += " Or do not alias them: a pallas_call waits no earlier."
         operand = a.operand if b.verb == RUN else b.operand
         self.report(name_of_it, b, what, mend, operand, slot, first, second)
 
     def revisit(self, number, e, x):
         before = self.left.get((x.array, e.block))
-        self.left[x.array, e.block] = e.step
+        self.left[x.array, e.block] = number
         if before is None:
             return
         if e.operand in self.revisits:
             self.revisits[e.operand][1] += 1
         else:
             self.revisits[e.operand] = [len(self.hazards), 1]
-            self.report("revisit", e, f"output block {x.show(e.block)} is written again after step {before} left it.",
+            then = self.schedule.events[before].step
+            self.report("revisit", e, f"output block {x.show(e.block)} is written again after step {then} left it.",
                         "An output's value is not read back from HBM: what the earlier visit wrote is lost. Make the "
-                        "axis that you reduce over the innermost (last) axis of the grid.", e.operand, e.slot, number)
+                        "axis that you reduce over the innermost (last) axis of the grid.",
+                        e.operand, e.slot, before, number)
 
 
 class _Memory:
@@ -208,7 +216,7 @@ class _Memory:
                 yield from rectangles.places.values()
 
 
-def grid_hazards(operands, grid: tuple[int, ...], semantics=None) -> list[Hazard]:
+def grid_hazards(operands, grid: tuple[int, ...], semantics, schedule: Schedule) -> list[Hazard]:
     """What is wrong with the blocks that a grid asks for: output blocks never visited, or shared along a parallel axis.
 
     `semantics`: "parallel" or "arbitrary" for each axis, or None (all arbitrary: steps run in order on one core).
@@ -216,7 +224,7 @@ def grid_hazards(operands, grid: tuple[int, ...], semantics=None) -> list[Hazard
     found = []
     axes = [a for a, s in enumerate(semantics or ()) if "parallel" in str(s).lower()]
     ids = list(itertools.product(*map(range, grid))) if axes else []
-    for y in (x for x in operands if x.is_output):
+    for i, y in ((i, x) for i, x in enumerate(operands) if x.is_output):
         counts = [-(-n // b) for n, b in zip(y.shape, y.block_shape, strict=True)]
         visited = set(y.blocks)
         # An aliased output keeps the operand's values where no step goes.
@@ -239,7 +247,8 @@ def grid_hazards(operands, grid: tuple[int, ...], semantics=None) -> list[Hazard
                             "between them is parallel: its steps may run in any order, or on two cores.")
                     mend = (f'Mark axis {axis} "arbitrary" in dimension_semantics, or give each of its steps an output '
                             "block of its own.")
-                    found.append(Hazard("parallel axis", what, mend, y.name, t, -1, ()))
+                    found.append(Hazard("parallel axis", what, mend, y.name, t, int(schedule.columns.runs[t, i]),
+                                        (int(schedule.runs[other[0]]), int(schedule.runs[t]))))
                     break
     return found
 

@@ -16,9 +16,9 @@ from ..specs import Scratch
 
 @dataclass(frozen=True)
 class Filling:
-    """What memory holds before it is written, by dtype. `every_visit`: slots are refilled so at each visit's start."""
+    """What memory holds before it is written. `every_visit`: slots are refilled so at each visit's start."""
 
-    value: object  # dtype -> element
+    value: object  # (dtype, is it an output's?) -> element
     every_visit: bool = False
 
 
@@ -61,19 +61,19 @@ def run(operands, extras, body, grid, inputs, filling: Filling, traced):
     keeps = [not body.fresh[i] if x.is_output else x.ragged or body.written[i] or x.array in changing
              for i, x in enumerate(operands)]
 
-    def empty(shape, dtype):
-        return jnp.full(shape, filling.value(np.dtype(dtype)), dtype)
+    def empty(shape, dtype, is_output=False):
+        return jnp.full(shape, filling.value(np.dtype(dtype), is_output), dtype)
 
     hbm, rooms = {}, {x.array: room(operands, x.array) for x in operands}
     for x in operands:
         if x.array not in hbm:
-            value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(x.shape, x.dtype)
+            value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(x.shape, x.dtype, x.is_output)
             if any(map(any, rooms[x.array])):  # blocks that reach past an edge
-                value = jnp.pad(value, rooms[x.array], constant_values=filling.value(np.dtype(x.dtype)))
+                value = jnp.pad(value, rooms[x.array], constant_values=filling.value(np.dtype(x.dtype), x.is_output))
             hbm[x.array] = value
     lows = {array: np.asarray([before for before, _ in r], np.int32) for array, r in rooms.items()}
     fixed = {a: v for a, v in hbm.items() if a not in changing}
-    slots = [empty((x.depth, *x.block_shape), x.dtype) if keep else None
+    slots = [empty((x.depth, *x.block_shape), x.dtype, x.is_output) if keep else None
              for x, keep in zip(operands, keeps, strict=True)]
 
     def step(t, carry):
@@ -81,11 +81,11 @@ def run(operands, extras, body, grid, inputs, filling: Filling, traced):
         values, slots, moving = [], list(slots), dict(moving)
         for i, x in enumerate(operands):
             starts, slot, begins = (jnp.asarray(r)[t] for r in rows[i])
-            value = empty(x.block_shape, x.dtype)
+            value = empty(x.block_shape, x.dtype, x.is_output)
             if keeps[i]:
                 value = lax.dynamic_index_in_dim(slots[i], slot, keepdims=False)
                 if filling.every_visit:
-                    value = jnp.where(begins, empty(x.block_shape, x.dtype), value)
+                    value = jnp.where(begins, empty(x.block_shape, x.dtype, x.is_output), value)
             if not x.is_output:
                 block = lax.dynamic_slice(fixed.get(x.array, moving.get(x.array)), starts + lows[x.array],
                                           x.block_shape)
@@ -121,14 +121,17 @@ def _inside(starts, x):
 
 
 def compiled(operands, extras, body, grid):
-    """`run` jitted: (inputs, prefetched scalars, dtype name -> what memory holds, traced blocks, refill every visit?).
+    """`run` jitted: (inputs, prefetched scalars, what memory holds, traced blocks, refill every visit?).
 
+    What memory holds: dtype name -> element, for inputs and scratch and then for outputs.
     Under jax.vmap the calls of a batch run one after the other.
     """
     def go(inputs, scalars, fill, traced, every_visit):
         def one(inputs, scalars, fill, traced):
+            def value(dtype, is_output):
+                return fill[is_output][str(dtype)]
             given = [*scalars, *extras[len(scalars):]]
-            return run(operands, given, body, grid, inputs, Filling(lambda d: fill[str(d)], every_visit), traced)
+            return run(operands, given, body, grid, inputs, Filling(value, every_visit), traced)
         with silently(every_visit):
             return jax.custom_batching.sequential_vmap(one)(inputs, scalars, fill, traced)
     return jax.jit(go, static_argnums=4)
