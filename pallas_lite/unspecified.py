@@ -45,13 +45,13 @@ def unspecified(x, first: np.ndarray, second: np.ndarray, third: np.ndarray, rea
             holds = {b for b in set(x.blocks)
                      if all(s.start <= i < s.stop for i, s in zip(at, x.window(b)[0], strict=True))}
             steps = [t for t, b in enumerate(x.blocks) if b in holds]
-            step, slot = (steps[-1], _slot(x, steps[-1])) if steps else (0, -1)
+            step, slot = (steps[-1], 0) if steps else (0, -1)  # which slot, the schedule knows
             found.append(Hazard(kind, f"output {x.name}: {where(x.name, mask)} {what}", mend, x.name, step, slot, ()))
     return found
 
 
 def at_events(hazard: Hazard, schedule) -> Hazard:
-    """The hazard with its events: the run of its step, and the operand's copy that the value meets next, if any.
+    """The hazard with its slot and events: the run of its step, and the copy that the value meets next, if any.
 
     That copy takes an output's block to HBM, or overwrites an input's. Where no step is at fault there are no events.
     """
@@ -61,28 +61,26 @@ def at_events(hazard: Hazard, schedule) -> Hazard:
     verb = VERBS.index(OUT_START if schedule.operands[number].is_output else IN_START)
     run, c = schedule.runs[hazard.step], schedule.columns
     later = np.flatnonzero((c.verb[run:] == verb) & (c.operand[run:] == number))[:1] + run
-    return replace(hazard, events=(int(run), *map(int, later)))
+    return replace(hazard, slot=int(c.runs[hazard.step, number]), events=(int(run), *map(int, later)))
 
 
 def written_inputs(operands, body) -> list[Hazard]:
     """Inputs that the kernel writes: the copy in SRAM changes, the array in HBM does not."""
-    return [Hazard("written input", f"the kernel writes to its input {x.name}: the copy in SRAM changes, and is lost "
-                                    "when the "
-                   f"block changes; the array never sees it.", "Write to an output, or keep the value in "
-                                                               "scratch_shapes.",
-                   x.name, 0, 0, ())
-            for i, x in enumerate(operands) if not x.is_output and body.written[i]]
+    what = ("the kernel writes to its input {}: the copy in SRAM changes, and is lost when the block changes; the "
+            "array never sees it.")
+    return [Hazard("written input", what.format(x.name), "Write to an output, or keep the value in scratch_shapes.",
+                   x.name, 0, 0, ()) for i, x in enumerate(operands) if not x.is_output and body.written[i]]
 
 
 def constant_blocks(operands, body) -> list[Hazard]:
     """A grid whose steps all do the same: no block changes, and the kernel does not ask which step it is."""
-    grid = body.grid
-    if math.prod(grid) < 2 or body.uses_position or any(len(set(x.blocks)) > 1 for x in operands) or not operands:
+    steps = math.prod(body.grid)
+    if steps < 2 or body.uses_position or any(len(set(x.blocks)) > 1 for x in operands) or not operands:
         return []
-    return [Hazard("constant blocks", f"no block depends on the grid {grid}: each of its {math.prod(grid)} steps does "
-                                      "all the "
-                   "work again, on the same blocks.", "Give BlockSpecs with an index map, or drop the grid.",
-                   operands[-1].name, 0, -1, ())]
+    what = (f"no block depends on the grid {body.grid}: each of its {steps} steps does all the work again, on the same "
+            "blocks.")
+    mend = "Give BlockSpecs with an index map, or drop the grid."
+    return [Hazard("constant blocks", what, mend, operands[-1].name, 0, -1, ())]
 
 
 def where(name: str, mask: np.ndarray) -> str:
@@ -105,7 +103,3 @@ def where(name: str, mask: np.ndarray) -> str:
 
 def _bits(value: np.ndarray) -> np.ndarray:
     return value if value.dtype == bool else value.view(f"u{value.dtype.itemsize}")
-
-
-def _slot(x, step: int) -> int:
-    return sum(a != b for a, b in zip(x.blocks[:step], x.blocks[1:step + 1], strict=True)) % x.depth

@@ -28,6 +28,32 @@ RULES = {
 }
 RACES = {"hang", "read before wait", "overwrite in flight", "hbm race", "never waited"}  # values depend on moments
 
+# What the walk says: kind, message and mend. `slot`, `block`, `verb`, `way` are those of the event that it is about;
+# with `first_` in front, those of the event that came before it.
+WORDS = {
+    "hang": ("hang", "{verb}({slot}) waits for a copy that nobody started: the program would hang here.",
+             "Start a copy on {slot} before this wait, or drop the wait."),
+    "reads nothing": ("uninitialised", "the kernel reads {slot}, which no copy has filled.",
+                      "Start a copy into {slot} and wait for it first."),
+    "sends nothing": ("uninitialised", "copy_out sends {slot} to {block}, but no step has written {slot} yet.",
+                      "Run the kernel on {slot} first, or copy out the slot that it wrote."),
+    "no wait": ("never waited", "the {way} of {block} ({slot}) is never waited for: nobody knows whether it arrived.",
+                "Call {way}_wait({slot}) before the slot is used again, or at the end."),
+    "read early": ("read before wait", "the kernel reads {slot} while the copy of {block} to it is still in flight.",
+                   "Call copy_in_wait({slot}) before the kernel runs, or copy to another slot."),
+    "written": ("overwrite in flight", "the kernel writes {slot} while the copy of it to {block} is still in flight.",
+                "Wait with copy_out_wait({slot}) before this step, or give {operand} one more slot."),
+    "refilled": ("overwrite in flight",
+                 "copy_in of {block} writes {slot} while the copy of {first_block} to it is still in flight.",
+                 "Wait for {slot} before starting this copy, or use another slot."),
+    "met in HBM": ("hbm race",
+                   "{way} of {block} touches the block that the {first_way} of step {first_step} still has in flight.",
+                   "Wait for that copy (slot {first_number} of {first_operand}) first.{aliased}"),
+    "revisit": ("revisit", "output block {block} is written again after step {first_step} left it.",
+                "An output's value is not read back from HBM: what the earlier visit wrote is lost. Make the axis that "
+                "you reduce over the innermost (last) axis of the grid."),
+}
+
 
 @dataclass(frozen=True)
 class Hazard:
@@ -72,10 +98,17 @@ class _Walk:
         self.finish()
         self.hazards.sort(key=lambda h: (h.kind != "hang", h.events[-1]))
 
-    def report(self, kind, e, message, mend, operand, slot, *events):
+    def report(self, words, e, *events, first=None, **more):
+        """A hazard at event `e`, in these words."""
+        kind, *texts = WORDS[words]
         if (kind, events) not in self.seen:
             self.seen.add((kind, events))
-            self.hazards.append(Hazard(kind, message, mend, operand, e.step, slot, events))
+            facts = self.facts(e) | {f"first_{k}": v for k, v in self.facts(first or e).items()} | more
+            self.hazards.append(Hazard(kind, *(t.format(**facts) for t in texts), e.operand, e.step, e.slot, events))
+
+    def facts(self, e):
+        return {"operand": e.operand, "slot": f"{e.operand}[{e.slot}]", "number": e.slot, "step": e.step,
+                "block": self.operands[e.operand].show(e.block), "verb": e.verb, "way": e.verb.rpartition("_")[0]}
 
     # -- one method for each verb
 
@@ -83,10 +116,7 @@ class _Walk:
         x = self.operands[e.operand]
         block, slot, size = self.memory.ends(x, e.block, e.slot)
         if e.verb == OUT_START and all(place.last is None for place in slot):
-            name = f"{x.name}[{e.slot}]"
-            what = f"copy_out sends {name} to {x.show(e.block)}, but no step has written {name} yet."
-            mend = f"Run the kernel on {name} first, or copy out the slot that it wrote."
-            self.report("uninitialised", e, what, mend, e.operand, e.slot, number)
+            self.report("sends nothing", e, number)
         ends = (block, slot) if e.verb == IN_START else (slot, block)
         self.races.start(number, *ends, (e.operand, e.slot, e.verb), size)
         if e.verb == OUT_START:
@@ -96,10 +126,7 @@ class _Walk:
         started = IN_START if e.verb == IN_WAIT else OUT_START
         size = self.memory.size(self.operands[e.operand], e.block)
         if not self.races.wait((e.operand, e.slot, started), size):
-            slot = f"{e.operand}[{e.slot}]"
-            what = f"{e.verb}({slot}) waits for a copy that nobody started: the program would hang here."
-            mend = f"Start a copy on {slot} before this wait, or drop the wait."
-            self.report("hang", e, what, mend, e.operand, e.slot, number)
+            self.report("hang", e, number)
 
     def run(self, number: int, e: Event):
         for x, s in zip(self.schedule.operands, e.slots, strict=True):
@@ -108,20 +135,11 @@ class _Walk:
                 self.races.write(number, places)
             # A part that no copy fills is the tail of an edge block: a run tells whether it reaches a result.
             elif self.races.read(number, places) == len(places):
-                name = f"{x.name}[{s}]"
-                self.report("uninitialised", e, f"the kernel reads {name}, which no copy has filled.",
-                            f"Start a copy into {name} and wait for it first.", x.name, s, number)
+                self.report("reads nothing", e._replace(operand=x.name, slot=s), number)
 
     def finish(self):
-        for (operand, slot, _), copies in self.races.in_flight.items():
-            for number in copies:
-                c = self.schedule.events[number]
-                wait = IN_WAIT if c.verb == IN_START else OUT_WAIT
-                block, place = self.operands[operand].show(c.block), f"{operand}[{slot}]"
-                what = (f"the {c.verb.removesuffix('_start')} of {block} ({place}) is never waited for: nobody knows "
-                        "whether it arrived.")
-                mend = f"Call {wait}({place}) before the slot is used again, or at the end."
-                self.report("never waited", c, what, mend, operand, slot, number)
+        for number in itertools.chain(*self.races.in_flight.values()):
+            self.report("no wait", self.schedule.events[number], number)
         self.races.final(self.memory.hbm())
         for number, count in self.revisits.values():
             if count > 1:
@@ -132,30 +150,13 @@ class _Walk:
 
     def clash(self, kind: str, first: int, second: int):
         a, b = self.schedule.events[first], self.schedule.events[second]
-        x = self.operands[a.operand]
-        name, block = f"{a.operand}[{a.slot}]", x.show(a.block)
-        if b.verb == RUN and kind == "read":
-            name_of_it, slot = "read before wait", a.slot
-            what = f"the kernel reads {name} while the copy of {block} to it is still in flight."
-            mend = f"Call copy_in_wait({name}) before the kernel runs, or copy to another slot."
-        elif b.verb == RUN:
-            name_of_it, slot = "overwrite in flight", a.slot
-            what = f"the kernel writes {name} while the copy of it to {block} is still in flight."
-            mend = f"Wait with copy_out_wait({name}) before this step, or give {x.name} one more slot."
+        if b.verb == RUN:
+            self.report("read early" if kind == "read" else "written", a._replace(step=b.step), first, second)
         elif a.verb == b.verb == IN_START:
-            name_of_it, slot = "overwrite in flight", b.slot
-            what = f"copy_in of {x.show(b.block)} writes {name} while the copy of {block} to it is still in flight."
-            mend = f"Wait for {name} before starting this copy, or use another slot."
+            self.report("refilled", b, first, second, first=a)
         else:
-            name_of_it, slot = "hbm race", b.slot
-            what = (f"{b.verb.removesuffix('_start')} of {self.operands[b.operand].show(b.block)} touches the block "
-                    "that "
-                    f"the {a.verb.removesuffix('_start')} of step {a.step} still has in flight.")
-            mend = f"Wait for that copy (slot {a.slot} of {a.operand}) first."
-            if a.operand != b.operand:
-                mend += " Or do not alias them: a pallas_call waits no earlier."
-        operand = a.operand if b.verb == RUN else b.operand
-        self.report(name_of_it, b, what, mend, operand, slot, first, second)
+            aliased = " Or do not alias them: a pallas_call waits no earlier." if a.operand != b.operand else ""
+            self.report("met in HBM", b, first, second, first=a, aliased=aliased)
 
     def revisit(self, number, e, x):
         before = self.left.get((x.array, e.block))
@@ -166,11 +167,7 @@ class _Walk:
             self.revisits[e.operand][1] += 1
         else:
             self.revisits[e.operand] = [len(self.hazards), 1]
-            then = self.schedule.events[before].step
-            self.report("revisit", e, f"output block {x.show(e.block)} is written again after step {then} left it.",
-                        "An output's value is not read back from HBM: what the earlier visit wrote is lost. Make the "
-                        "axis that you reduce over the innermost (last) axis of the grid.",
-                        e.operand, e.slot, before, number)
+            self.report("revisit", e, before, number, first=self.schedule.events[before])
 
 
 class _Memory:
