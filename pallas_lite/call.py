@@ -33,12 +33,13 @@ class CostEstimate:
 
 def pallas_call(kernel, out_shape, *, grid_spec=None, grid=(), in_specs=None, out_specs=None, scratch_shapes=(),
                 input_output_aliases=None, debug=False, interpret=False, name=None, compiler_params=None,
-                cost_estimate=None, metadata=None, on_hazard="warn") -> "Call":
+                cost_estimate=None, metadata=None, on_hazard="warn", backend=None) -> "Call":
     """A pipelined kernel: called like a function on arrays, or looked into with `.trace(*arrays)`.
 
     The kernel runs once for each step of `grid`, on refs of the blocks that `in_specs` and `out_specs` choose; results
     have the shapes and dtypes of `out_shape`. `interpret=InterpretParams(...)` sets the simulator.
-    `on_hazard` is "warn", "raise" or "ignore".
+    `on_hazard` is "warn", "raise" or "ignore". `backend`: "simulate" plays every copy, "xla" runs one compiled loop and
+    reports nothing that only values tell; without it, the quickest that gives the hardware's numbers.
 
     Raises SpecError, BlockIndexError or NotSupportedError, each naming the operand and the mend.
     """
@@ -51,10 +52,13 @@ def pallas_call(kernel, out_shape, *, grid_spec=None, grid=(), in_specs=None, ou
         scratch_shapes, prefetched = grid_spec.scratch_shapes, grid_spec.num_scalar_prefetch
     if on_hazard not in ("warn", "raise", "ignore"):
         raise SpecError(f'on_hazard={on_hazard!r}: choose "warn", "raise" or "ignore".')
+    if backend not in (None, "simulate", "xla"):
+        raise NotSupportedError(f'backend={backend!r}: choose "simulate" or "xla". To run on a TPU or a GPU, give the '
+                                "same kernel to jax.experimental.pallas.")
     params = interpret if isinstance(interpret, InterpretParams) else InterpretParams()
     return Call(kernel, out_shape, _specs.normalize_grid(grid), in_specs, out_specs, scratch_shapes, prefetched,
                 dict(input_output_aliases or {}), params, name or kernel_name(kernel), cost_estimate, compiler_params,
-                on_hazard)
+                on_hazard, backend)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +78,7 @@ class Call:
     cost_estimate: Any
     compiler_params: Any
     on_hazard: str
+    backend: str | None
     _traces: dict = field(default_factory=dict, compare=False, repr=False)  # one for each set of shapes and dtypes
 
     def __call__(self, *arrays):

@@ -44,9 +44,14 @@ def many(n: int, noun: str, plural: str = "") -> str:
 
 
 def missing_names(module: str, nearest: dict[str, str]):
-    """A module's `__getattr__`: for a name that Pallas has or had, the error says the nearest way here."""
+    """A module's `__getattr__`: for a name that Pallas has or had, the error says the nearest way here.
+
+    `nearest`: names, with spaces between them -> the way.
+    """
+    ways = {name: way for names, way in nearest.items() for name in names.split()}
+
     def getattribute(name: str):
-        if name in nearest:
-            raise MissingError(f"{module}.{name} is not supported here. {nearest[name]}")
+        if name in ways:
+            raise MissingError(f"{module}.{name} is not supported here. {ways[name]}")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     return getattribute

@@ -2,10 +2,8 @@
 
     from pallas_lite import tpu as pltpu     # in place of: from jax.experimental.pallas import tpu as pltpu
 """
-import enum
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import enum as _enum
+from dataclasses import dataclass as _dataclass
 
 from .errors import missing_names as _missing_names
 from .manual import AsyncCopy as AsyncCopy
@@ -18,64 +16,52 @@ from .memory import InterpretParams as InterpretParams
 from .specs import HBM as HBM
 from .specs import SMEM as SMEM
 from .specs import VMEM as VMEM
-from .specs import GridSpec, SpecError
+from .specs import GridSpec as _GridSpec
 from .specs import MemorySpace as MemorySpace
 from .specs import SemaphoreType as SemaphoreType
+from .specs import SpecError as _SpecError
 
 
-class PrefetchScalarGridSpec(GridSpec):
+class PrefetchScalarGridSpec(_GridSpec):
     """A GridSpec whose first `num_scalar_prefetch` operands are integers in SMEM that index maps may read.
 
-    Index maps take them as refs after the grid indices, and so does the kernel, before its other refs.
+    Index maps take them as refs after the grid indices, and so does the kernel, before its other refs. Under jax.jit,
+    where the scalars are traced, the blocks are known only when the call runs: indices and races are then unchecked.
     """
 
     def __init__(self, num_scalar_prefetch: int, grid=(), in_specs=None, out_specs=None, scratch_shapes=()):
         if not isinstance(num_scalar_prefetch, int) or num_scalar_prefetch < 0:
-            raise SpecError(f"num_scalar_prefetch={num_scalar_prefetch!r}: how many of the first operands are "
+            raise _SpecError(f"num_scalar_prefetch={num_scalar_prefetch!r}: how many of the first operands are "
                             "prefetched.")
         super().__init__(grid, in_specs, out_specs, scratch_shapes)
         object.__setattr__(self, "num_scalar_prefetch", num_scalar_prefetch)
 
 
-class GridDimensionSemantics(enum.Enum):
-    """What `dimension_semantics` says of a grid axis: may its steps run in any order, or split over cores?"""
-
-    PARALLEL = "parallel"
-    CORE_PARALLEL = "core_parallel"
-    SUBCORE_PARALLEL = "subcore_parallel"
-    ARBITRARY = "arbitrary"
-
-    def __str__(self) -> str:
-        return self.value
-
-
+# What `dimension_semantics` says of a grid axis: may its steps run in any order, or be split over cores?
+GridDimensionSemantics = _enum.Enum("GridDimensionSemantics", "PARALLEL CORE_PARALLEL SUBCORE_PARALLEL ARBITRARY")
 PARALLEL, CORE_PARALLEL, SUBCORE_PARALLEL, ARBITRARY = GridDimensionSemantics
 
+_SETTINGS = set("""allow_input_fusion collective_id has_side_effects flags internal_scratch_in_bytes disable_bounds_checks
+serialization_format disable_semaphore_checks skip_device_barrier allow_collective_id_without_custom_barrier
+shape_invariant_numerics use_tc_tiling_on_sc needs_layout_passes fuse_transposed_lhs_in_matmul opt_level""".split())
 
-@dataclass(frozen=True)
+
+@_dataclass(frozen=True, init=False)
 class CompilerParams:
     """What to tell the TPU compiler. `dimension_semantics`: "parallel" or "arbitrary" for each grid axis.
 
-    All of upstream's settings are taken; those below "vmem_limit_bytes" change nothing here.
+    `vmem_limit_bytes`: how much VMEM the kernel may take. Upstream's other settings are taken, and change nothing here.
     """
 
-    dimension_semantics: Sequence[str | GridDimensionSemantics] | None = None
-    allow_input_fusion: Sequence[bool] | None = None
-    vmem_limit_bytes: int | None = None
-    collective_id: int | None = None
-    has_side_effects: Any = False
-    flags: Mapping[str, Any] | None = None
-    internal_scratch_in_bytes: int | None = None
-    serialization_format: int = 1
-    disable_bounds_checks: bool = False
-    disable_semaphore_checks: bool = False
-    skip_device_barrier: bool = False
-    allow_collective_id_without_custom_barrier: bool = False
-    shape_invariant_numerics: bool = True
-    use_tc_tiling_on_sc: bool | None = None
-    needs_layout_passes: bool = True
-    fuse_transposed_lhs_in_matmul: bool = False
-    opt_level: Any = None
+    dimension_semantics: tuple | None
+    vmem_limit_bytes: int | None
+    others: dict
+
+    def __init__(self, dimension_semantics=None, vmem_limit_bytes=None, **others):
+        if set(others) - _SETTINGS:
+            raise _SpecError(f"CompilerParams has no {', '.join(sorted(set(others) - _SETTINGS))}. It has "
+                             f"dimension_semantics, vmem_limit_bytes, {', '.join(sorted(_SETTINGS))}.")
+        vars(self).update(dimension_semantics=dimension_semantics, vmem_limit_bytes=vmem_limit_bytes, others=others)
 
 
 __getattr__ = _missing_names("pallas_lite.tpu", {
@@ -83,9 +69,30 @@ __getattr__ = _missing_names("pallas_lite.tpu", {
     "TPUInterpretParams": "It is InterpretParams.",
     "TPUCompilerParams": "It is CompilerParams.",
     "TPUMemorySpace": "It is MemorySpace.",
-    "get_barrier_semaphore": "Several chips are not simulated.",
-    "semaphore_signal": "Only DMA semaphores are simulated, and make_async_copy signals them.",
-    "semaphore_wait": "Only DMA semaphores are simulated: make_async_copy(...).wait().",
-    "repeat": "Use jnp.tile.",
+    "CMEM SEMAPHORE VMEM_SHARED ACC Tiling": "Memory is VMEM, SMEM or HBM here, in the array's own layout.",
+    "dma_semaphore": "It is SemaphoreType.DMA.",
+    "semaphore_signal semaphore_wait get_barrier_semaphore core_barrier": "Only DMA semaphores are simulated "
+    "(SemaphoreType.DMA): make_async_copy signals them, and its .wait() waits for them.",
+    "async_remote_copy": "Use make_async_remote_copy(...).start().",
+    "load store": "Index the ref: x_ref[...], o_ref[...] = value; jnp.where takes the place of a mask.",
     "roll": "Use jnp.roll.",
+    "repeat": "Use jnp.tile.",
+    "reciprocal": "Divide: 1 / x.",
+    "einshape": "Use jnp.reshape and jnp.transpose.",
+    "bitcast pack_elementwise unpack_elementwise join_bits split_bits pack_fp6 unpack_fp6": "Use "
+    "jax.lax.bitcast_convert_type, shifts and masks.",
+    "conv matmul_acc_lhs matmul_lhs_fifo matmul_pop matmul_pop_fifo matmul_push_rhs": "Use jnp.dot, or "
+    "jax.lax.conv_general_dilated.",
+    "prng_random_bits prng_seed stateful_bernoulli stateful_bits stateful_normal stateful_uniform sample_block "
+    "stochastic_round to_pallas_key": "Make random numbers with jax.random outside, and pass them as an input.",
+    "BufferType BufferedRef BufferedRefBase PipelineStep emit_pipeline_with_allocations "
+    "emit_pipeline_with_async_prefetch": "Use emit_pipeline, or a pipeline of your own with make_async_copy.",
+    "TensorCoreMesh create_tensorcore_mesh CoreType run_on_first_core core": "One core is simulated: use pallas_call, "
+    'and mark the grid axes that cores may share "parallel" in dimension_semantics.',
+    "ChipVersion TpuInfo get_tpu_info get_tpu_info_for_chip is_tpu_device": "Machines are in pl.hardware, as "
+    "pl.hardware.TPU_V5E.",
+    "force_tpu_interpret_mode set_tpu_interpret_mode reset_tpu_interpret_mode_state": "Calls are always simulated; "
+    "pallas_call(..., interpret=pltpu.InterpretParams(...)) sets how.",
+    "LoweringException SideEffectType annotate touch trace_value has_memory_space with_memory_space_constraint": "It "
+    "tells the TPU compiler something, and values do not depend on it: leave it out.",
 })

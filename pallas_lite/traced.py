@@ -138,11 +138,14 @@ class Traced:
             self.report(self._grid_hazards + hazards)
             return self._results(values)
         racy = any(h.kind in RACES for h in self.hazards)
-        if under_jit:
+        if under_jit and self.call.backend == "simulate":
+            raise NotSupportedError(f"{self.call.name}: the simulator cannot run under jax.jit or jax.vmap. Call it "
+                                    'outside, on concrete arrays, or give backend="xla".')
+        if under_jit or self.call.backend == "xla":
             self.report(self.hazards)
             if racy:
-                raise PallasLiteError(f"{self.call.name}: under jax.jit a call must be free of races, and this one "
-                                      "has: "
+                what = "under jax.jit" if under_jit else 'with backend="xla"'
+                raise PallasLiteError(f"{self.call.name}: {what} a call must be free of races, and this one has: "
                                       f"{self.hazards[0]}")
             return self._results(self._compiled(inputs, self.call.params.uninitialized_memory)[0])
         if self.call.on_hazard == "raise":
@@ -154,7 +157,7 @@ class Traced:
 
     def _values(self, inputs, racy):
         params = self.call.params
-        if racy or params.uninitialized_memory == "random":
+        if racy or self.call.backend == "simulate" or params.uninitialized_memory == "random":
             inputs = {name: np.asarray(a) for name, a in inputs.items()}
             return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras)
         values, past_end = self._compiled(inputs, params.uninitialized_memory)

@@ -1,0 +1,52 @@
+"""Every public name of Pallas is here, or its absence says the nearest way; and nothing else is here by accident."""
+import pkgutil
+
+import pytest
+from jax.experimental import pallas as upstream_pl
+from jax.experimental.pallas import tpu as upstream_pltpu
+
+import pallas_lite as pl
+from pallas_lite import tpu as pltpu
+from pallas_lite.errors import MissingError
+
+# What pallas_lite has and Pallas has not, on purpose.
+OURS = {
+    "pl": {"BlockIndexError", "Event", "Hazard", "HazardWarning", "InterpretParams", "NotSupportedError",
+           "PallasLiteError", "PipelineError", "Rolled", "Schedule", "SpecError", "Timeline", "View", "compute",
+           "copy_in_start", "copy_in_wait", "copy_out_start", "copy_out_wait", "execute", "hardware",
+           "observe_calls", "plot_timeline", "provenance", "record", "schedule_explorer", "show", "timeline", "verify"},
+    "pltpu": {"AsyncCopy"},
+}
+PAIRS = {"pl": (pl, upstream_pl), "pltpu": (pltpu, upstream_pltpu)}
+# Names of older and newer versions of Pallas than the one that is installed.
+OTHER_VERSIONS = {"pl": ["load", "store", "dot", "core_map", "DeviceIdType"],
+                  "pltpu": ["ANY", "TPUCompilerParams", "TPUInterpretParams", "TPUMemorySpace", "repeat", "conv"]}
+
+
+def public(module):
+    return {name for name in dir(module) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("module, name", [
+    (m, name) for m, (_, upstream) in PAIRS.items() for name in sorted({*public(upstream), *OTHER_VERSIONS[m]})])
+def test_every_name_of_pallas_is_here_or_says_the_nearest_way(module, name):
+    try:
+        assert getattr(PAIRS[module][0], name) is not None
+    except MissingError as e:
+        text = str(e)
+        assert text.startswith(f"pallas_lite{'.tpu' if module == 'pltpu' else ''}.{name} is not supported here. ")
+        assert text.endswith(".") and len(text.partition(" here. ")[2].split()) > 1
+
+
+@pytest.mark.parametrize("module", PAIRS)
+def test_no_stray_names(module):
+    ours, upstream = PAIRS[module]
+    rooms = {m.name for m in pkgutil.iter_modules(pl.__path__)} if module == "pl" else set()
+    assert public(ours) - public(upstream) - rooms - set(OTHER_VERSIONS[module]) == OURS[module] - rooms
+
+
+def test_a_name_that_nobody_has_is_an_ordinary_error():
+    for module in (pl, pltpu):
+        with pytest.raises(AttributeError, match="has no attribute 'no_such_name'") as e:
+            _ = module.no_such_name
+        assert not isinstance(e.value, MissingError)
