@@ -19,7 +19,7 @@ from .errors import BlockIndexError, PallasLiteError, SpecError, many
 from .memory import garbage_value
 from .refs import Ref, TracedMemory
 
-_silent = contextvars.ContextVar("does debug_print print nothing?", default=False)
+_silent = contextvars.ContextVar("does debug_print print nothing? None: it prints", default=None)
 _position = contextvars.ContextVar("grid position of the running kernel", default=None)
 
 
@@ -76,12 +76,14 @@ def multiple_of(value, factor: int):
 
 def debug_print(fmt: str, *args) -> None:
     """Print values while the kernel runs: `jax.debug.print`, whose {} stand for the values."""
-    if not _silent.get():
+    def say():
         jax.debug.print(fmt, *args, skip_format_check=True)
+    silent = _silent.get()
+    say() if silent is None else lax.cond(silent, lambda: None, say)
 
 
 @contextlib.contextmanager
-def silently(silent: bool):
+def silently(silent):
     """debug_print prints nothing inside: for runs that only ask what a result depends on."""
     token = _silent.set(silent)
     try:

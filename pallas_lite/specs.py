@@ -259,14 +259,12 @@ def _check_range(where, blocks, shape, sizes, padding):
 
 
 def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars=()) -> list[tuple[int, ...]]:
-    """The block index of every step, in row-major grid order. A traced array if it depends on traced scalars."""
+    """The block index of every step, in row-major grid order. A traced array if the scalars are traced."""
     if index_map is None:
         return [(0,) * rank] * math.prod(grid)
     _check_arity(index_map, where, grid, scalars)
     if any(isinstance(s, jax.core.Tracer) for s in scalars):
-        if _reads(index_map, grid, scalars):
-            return jax.numpy.stack(_traced_columns(index_map, grid, scalars), axis=1)
-        scalars = [np.zeros(s.shape, s.dtype) for s in scalars]
+        return jax.numpy.stack(_traced_columns(index_map, grid, scalars), axis=1)
     _check_traceable(index_map, where, grid, scalars)
     with jax.ensure_compile_time_eval():  # the indices are known, also where the call is being traced
         return _evaluate(index_map, where, grid, rank, scalars)
@@ -275,7 +273,7 @@ def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars
 def _check_traceable(index_map, where, grid, scalars):
     """Real Pallas traces index maps, so what cannot be traced, or holds an array, is refused here too."""
     try:
-        held = _jaxpr(index_map, grid, scalars).consts
+        held = jax.make_jaxpr(index_map)(*[np.int32(0)] * len(grid), *scalars).consts
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
             jax.errors.TracerIntegerConversionError) as e:
         raise SpecError(f"{where}: Pallas traces its index_map, which needs the value of a grid index where there is "
@@ -285,17 +283,6 @@ def _check_traceable(index_map, where, grid, scalars):
         raise SpecError(f"{where}: its index_map holds an array ({jax.typeof(held[0])}), which Pallas does not allow. "
                         "Pass it as a prefetched scalar (pltpu.PrefetchScalarGridSpec): the index map gets it as an "
                         "argument.")
-
-
-def _jaxpr(index_map, grid, scalars):
-    return jax.make_jaxpr(index_map)(*[jax.ShapeDtypeStruct((), np.int32)] * len(grid), *map(jax.typeof, scalars))
-
-
-def _reads(index_map, grid, scalars) -> bool:
-    """Does an index map use its scalars?"""
-    jaxpr = _jaxpr(index_map, grid, scalars).jaxpr
-    used = {id(v) for e in jaxpr.eqns for v in e.invars} | set(map(id, jaxpr.outvars))
-    return any(id(v) in used for v in jaxpr.invars[len(grid):])
 
 
 def _evaluate(index_map, where, grid, rank, scalars):

@@ -3,7 +3,7 @@
     from pallas_lite import tpu as pltpu     # in place of: from jax.experimental.pallas import tpu as pltpu
 """
 import enum as _enum
-from dataclasses import dataclass as _dataclass
+from dataclasses import make_dataclass as _make_dataclass
 
 from .errors import missing_names as _missing_names
 from .manual import AsyncCopy as AsyncCopy
@@ -41,27 +41,16 @@ class PrefetchScalarGridSpec(_GridSpec):
 GridDimensionSemantics = _enum.Enum("GridDimensionSemantics", "PARALLEL CORE_PARALLEL SUBCORE_PARALLEL ARBITRARY")
 PARALLEL, CORE_PARALLEL, SUBCORE_PARALLEL, ARBITRARY = GridDimensionSemantics
 
-_SETTINGS = set("""allow_input_fusion collective_id has_side_effects flags internal_scratch_in_bytes disable_bounds_checks
-serialization_format disable_semaphore_checks skip_device_barrier allow_collective_id_without_custom_barrier
-shape_invariant_numerics use_tc_tiling_on_sc needs_layout_passes fuse_transposed_lhs_in_matmul opt_level""".split())
+CompilerParams = _make_dataclass("CompilerParams", [(name, object, None) for name in """
+dimension_semantics allow_input_fusion vmem_limit_bytes collective_id has_side_effects flags internal_scratch_in_bytes
+serialization_format disable_bounds_checks disable_semaphore_checks skip_device_barrier
+allow_collective_id_without_custom_barrier shape_invariant_numerics use_tc_tiling_on_sc needs_layout_passes
+fuse_transposed_lhs_in_matmul opt_level""".split()], frozen=True)
+CompilerParams.__doc__ = """What to tell the TPU compiler.
 
-
-@_dataclass(frozen=True, init=False)
-class CompilerParams:
-    """What to tell the TPU compiler. `dimension_semantics`: "parallel" or "arbitrary" for each grid axis.
-
-    `vmem_limit_bytes`: how much VMEM the kernel may take. Upstream's other settings are taken, and change nothing here.
-    """
-
-    dimension_semantics: tuple | None
-    vmem_limit_bytes: int | None
-    others: dict
-
-    def __init__(self, dimension_semantics=None, vmem_limit_bytes=None, **others):
-        if set(others) - _SETTINGS:
-            raise _SpecError(f"CompilerParams has no {', '.join(sorted(set(others) - _SETTINGS))}. It has "
-                             f"dimension_semantics, vmem_limit_bytes, {', '.join(sorted(_SETTINGS))}.")
-        vars(self).update(dimension_semantics=dimension_semantics, vmem_limit_bytes=vmem_limit_bytes, others=others)
+`dimension_semantics`: "parallel" or "arbitrary" for each grid axis. `vmem_limit_bytes`: how much VMEM the kernel may take.
+Upstream's other settings are taken, and change nothing here.
+"""
 
 
 __getattr__ = _missing_names("pallas_lite.tpu", {

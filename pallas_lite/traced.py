@@ -160,14 +160,14 @@ class Traced:
         if racy or self.call.backend == "simulate" or params.uninitialized_memory == "random":
             inputs = {name: np.asarray(a) for name, a in inputs.items()}
             return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras)
-        values, past_end = self._compiled(inputs, params.uninitialized_memory)
+        values, past_end = self._compiled(inputs, params.uninitialized_memory, False)
         if params.out_of_bounds_reads == "raise":
             for i in self.body.moving:
                 if past_end[i] < self.steps:
                     self.body.refuse(i, int(past_end[i]))
         return values
 
-    def _compiled(self, inputs, kind, every_visit=False):
+    def _compiled(self, inputs, kind, every_visit=None):
         """Run the compiled loop on memory that holds `kind`, or with `every_visit` the filling of that number."""
         dtypes = {np.dtype(d) for _, _, d in self.body.avals}
         fill = tuple({str(d): fillings(d, out)[kind] if every_visit else garbage_value(kind, d) for d in dtypes}

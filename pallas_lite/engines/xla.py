@@ -19,7 +19,7 @@ class Filling:
     """What memory holds before it is written. `every_visit`: slots are refilled so at each visit's start."""
 
     value: object  # (dtype, is it an output's?) -> element
-    every_visit: bool = False
+    every_visit: object = None  # None: it never is; else a bool that may be traced, so that one program serves both
 
 
 def tables(operands, steps, traced):
@@ -84,8 +84,8 @@ def run(operands, extras, body, grid, inputs, filling: Filling, traced):
             value = empty(x.block_shape, x.dtype, x.is_output)
             if keeps[i]:
                 value = lax.dynamic_index_in_dim(slots[i], slot, keepdims=False)
-                if filling.every_visit:
-                    value = jnp.where(begins, empty(x.block_shape, x.dtype, x.is_output), value)
+                if filling.every_visit is not None:
+                    value = jnp.where(begins & filling.every_visit, empty(x.block_shape, x.dtype, x.is_output), value)
             if not x.is_output:
                 block = lax.dynamic_slice(fixed.get(x.array, moving.get(x.array)), starts + lows[x.array],
                                           x.block_shape)
@@ -126,12 +126,10 @@ def compiled(operands, extras, body, grid):
     What memory holds: dtype name -> element, for inputs and scratch and then for outputs.
     Under jax.vmap the calls of a batch run one after the other.
     """
-    def go(inputs, scalars, fill, traced, every_visit):
-        def one(inputs, scalars, fill, traced):
-            def value(dtype, is_output):
-                return fill[is_output][str(dtype)]
+    def one(inputs, scalars, fill, traced, every_visit):
+        def value(dtype, is_output):
+            return fill[is_output][str(dtype)]
+        with silently(every_visit):
             given = [*scalars, *extras[len(scalars):]]
             return run(operands, given, body, grid, inputs, Filling(value, every_visit), traced)
-        with silently(every_visit):
-            return jax.custom_batching.sequential_vmap(one)(inputs, scalars, fill, traced)
-    return jax.jit(go, static_argnums=4)
+    return jax.jit(jax.custom_batching.sequential_vmap(one))

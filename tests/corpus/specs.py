@@ -250,17 +250,7 @@ def operands_of_other_ranks(pl, pltpu):
 
 
 @case
-def an_empty_dimension_of_a_result_list(pl, pltpu):
-    def kernel(x_ref, *outs):
-        for n, o_ref in enumerate(outs):
-            o_ref[...] = x_ref[...] + n
-    rows = pl.BlockSpec((2, 4), lambda i: (i, 0))
-    return pl.pallas_call(kernel, [shape(4, 4)] * 3, grid=(2,), in_specs=[rows], out_specs=[rows] * 3), (
-        normal(4, 4),)
-
-
-@case
-def numpy_and_python_scalars_as_operands(pl, pltpu):
+def numpy_arrays_as_operands(pl, pltpu):
     def kernel(x_ref, s_ref, o_ref):
         o_ref[...] = x_ref[...] * s_ref[...]
     return pl.pallas_call(kernel, shape(3, 4)), (normal(3, 4), np.full((3, 4), 2, np.float32))

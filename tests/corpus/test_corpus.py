@@ -19,6 +19,14 @@ CASES = load_all()
 ROUNDING = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 2e-3}  # sums may be taken in another order; the rest is exact
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compile_quickly():
+    """Most of the time goes into compiling small programs that run once."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 def upstream_modules(interpret):
     """Upstream's modules, with `interpret` given to each pallas_call: there is no TPU here to run it on."""
     pl = types.SimpleNamespace(**{n: getattr(upstream_pl, n) for n in dir(upstream_pl)})
