@@ -48,8 +48,8 @@ allow_collective_id_without_custom_barrier shape_invariant_numerics use_tc_tilin
 fuse_transposed_lhs_in_matmul opt_level""".split()], frozen=True)
 CompilerParams.__doc__ = """What to tell the TPU compiler.
 
-`dimension_semantics`: "parallel" or "arbitrary" for each grid axis. `vmem_limit_bytes`: how much VMEM the kernel may take.
-Upstream's other settings are taken, and change nothing here.
+`dimension_semantics`: "parallel" or "arbitrary" for each grid axis. `vmem_limit_bytes`: how much VMEM the kernel may
+take. Upstream's other settings are taken, and change nothing here.
 """
 
 
