@@ -6,7 +6,6 @@ A kernel with copies of its own raises NeedsStepping here; engines/step.py runs 
 import contextlib
 import contextvars
 import inspect
-import itertools
 import math
 
 import jax
@@ -119,12 +118,13 @@ class Body:
     """A kernel, traced once. `apply(ids, values)` is the step as a JAX function: new values, and out-of-bounds flags.
 
     `values`: one array for each ref that the kernel gets, in the order of `avals` (name, shape, dtype).
+    `indices`: the grid position of each step, in the order in which they run.
     `read[i]`, `written[i]`: the kernel may read, may write ref i. `fresh[i]`: it surely overwrites ref i whole before
     it reads it.
     """
 
-    def __init__(self, kernel, avals, grid, unflatten):
-        self.avals, self.grid = avals, grid
+    def __init__(self, kernel, avals, grid, indices, unflatten):
+        self.avals, self.grid, self.indices = avals, grid, indices
         check_arity(kernel, *unflatten([name for name, _, _ in avals]))
         ids = [jax.ShapeDtypeStruct((), jnp.int32)] * len(grid)
 
@@ -157,7 +157,6 @@ class Body:
         self._keep = [i for i, w in enumerate(self.written) if w]
         self._moving = [i for i, r in enumerate(refs[len(avals):]) if _writes(inner, r)]
         self._step = jax.jit(self._some)
-        self._indices = list(itertools.product(*map(range, grid)))
 
     def _some(self, ids, values):
         new, past_end = self.apply(ids, values)
@@ -166,7 +165,7 @@ class Body:
     def step(self, t: int, values: list[np.ndarray]) -> list[np.ndarray]:
         """Run step t on NumPy values; returns each ref's new value. An access past the end raises SpecError."""
         new = list(values)
-        changed, past_end = self._step([np.int32(i) for i in self._indices[t]], values)
+        changed, past_end = self._step([np.int32(i) for i in self.indices[t]], values)
         for i, bad in zip(self._moving, past_end, strict=True):
             if bad:
                 self.refuse(i, t)

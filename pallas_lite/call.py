@@ -5,6 +5,7 @@ The way of a call: resolve the specs (specs.py) into operands; everything after 
 import contextlib
 import contextvars
 import inspect
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from .body import kernel_name
 from .errors import NotSupportedError, SpecError
 from .memory import InterpretParams
 from .traced import Traced
+from .unspecified import steps_in_order
 
 _observers: contextvars.ContextVar[tuple[list, ...]] = contextvars.ContextVar("observers of calls", default=())
 
@@ -105,7 +107,10 @@ class Call:
         key = tree, tuple((tuple(np.shape(a)), str(getattr(a, "dtype", type(a)))) for a in flat), tuple(
             (s.shape, str(s.dtype), s.tobytes()) for s in scalars)
         if key not in self._traces:
-            self._traces[key] = self._trace(scalars, flat, tree)
+            traced, seed = self._trace(scalars, flat, tree), self.params.random_seed
+            if seed is not None and traced.parallel and not traced.manual and not traced.blocks_from_scalars:
+                traced = traced.in_order(steps_in_order(self.grid, traced.parallel, np.random.default_rng(seed)))
+            self._traces[key] = traced
         return self._traces[key]
 
     def _trace(self, scalars, flat, tree) -> "Traced":
@@ -133,7 +138,8 @@ class Call:
                     for i, (spec, name, aval) in enumerate(wanted)]
         for source, target in self.aliases.items():
             self._alias(operands, source - len(scalars), target, len(flat), len(outs))
-        return Traced(self, tuple(operands), scalars, tuple(names), tree, out_tree)
+        indices = list(itertools.product(*map(range, self.grid)))
+        return Traced(self, tuple(operands), scalars, tuple(names), tree, out_tree, indices)
 
     def _alias(self, operands, source, target, n_in, n_out):
         if not 0 <= source < n_in or not 0 <= target < n_out:

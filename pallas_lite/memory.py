@@ -16,6 +16,7 @@ class InterpretParams:
     `uninitialized_memory`: "nan" (largest integer for ints, True for bools), "zero", "random" or a number.
     `dma_execution_mode`: when a copy in flight takes effect: "on_wait" (as late as it may), "eager" (at its start), or
     "random" (one or the other, by `random_seed`). A copy that nobody waits for never lands unless it is eager.
+    With a `random_seed`, the steps of parallel axes (dimension_semantics) run in another order too.
     `out_of_bounds_reads`: "raise" (BlockIndexError) or "uninitialized". `detect_races` is accepted: races are always
     looked for, and `on_hazard` of the call says what happens then.
     """

@@ -7,6 +7,8 @@ place by place in one walk over the accesses: a value is certain if its last wri
 A wait takes an amount from its semaphore. It guarantees a copy only when the semaphore cannot have had that much while
 a byte of the copy was missing: with two copies in flight on a semaphore, only waiting for both guarantees either.
 """
+import itertools
+from bisect import bisect_left
 from collections import defaultdict
 
 
@@ -114,13 +116,14 @@ class Races:
 
 
 class Rectangles:
-    """The places of one buffer: it is cut where two accesses overlap in part.
+    """The places of one buffer: it is cut, all across, where an access begins or ends.
 
     A rectangle is a tuple of (start, stop), one pair a dimension.
     """
 
     def __init__(self, races: Races, shape):
         self.races = races
+        self.cuts = [[0, n] for n in shape]  # sorted, in each dimension
         self.places = {tuple((0, n) for n in shape): Place()}
 
     def find(self, rectangle) -> list[Place]:
@@ -129,25 +132,30 @@ class Rectangles:
             return [self.places[rectangle]]
         if any(a >= b for a, b in rectangle):
             return []
-        found = []
-        for have in [r for r in self.places if _overlap(r, rectangle)]:
-            place = self.places.pop(have)
-            pieces = list(_cut(have, rectangle))
-            for piece in pieces:
-                self.places[piece] = place if len(pieces) == 1 else place.copy()
-                if _overlap(piece, rectangle):
-                    found.append(self.places[piece])
-            if len(pieces) > 1:
-                place.pieces = [self.places[p] for p in pieces]
-                self._replace(place, place.pieces)
-        return found
+        for d, ends in enumerate(rectangle):
+            for at in ends:
+                self._cut(d, at)
+        return [self.places[r] for r in itertools.product(*map(_between, self.cuts, rectangle))]
 
-    def _replace(self, place, pieces):
-        for number in {*place.reads, *place.writes}:
-            for side in self.races.copies[number]:
-                if place in side:
-                    side.remove(place)
-                    side.extend(pieces)
+    def _cut(self, d: int, at: int):
+        cuts = self.cuts[d]
+        i = bisect_left(cuts, at)
+        if cuts[i] == at:
+            return
+        a, b = cuts[i - 1], cuts[i]
+        across = [[(a, b)] if k == d else list(itertools.pairwise(c)) for k, c in enumerate(self.cuts)]
+        for have in itertools.product(*across):
+            place = self.places.pop(have)
+            pieces = [place.copy(), place.copy()]
+            for ends, piece in zip(((a, at), (at, b)), pieces, strict=True):
+                self.places[(*have[:d], ends, *have[d + 1:])] = piece
+            place.pieces = pieces
+            for number in {*place.reads, *place.writes}:
+                for side in self.races.copies[number]:
+                    if place in side:
+                        side.remove(place)
+                        side.extend(pieces)
+        cuts.insert(i, at)
 
 
 def _uncut(places):
@@ -155,16 +163,6 @@ def _uncut(places):
     return [q for p in places for q in (_uncut(p.pieces) if p.pieces else [p])]
 
 
-def _overlap(a, b) -> bool:
-    return all(max(p[0], q[0]) < min(p[1], q[1]) for p, q in zip(a, b, strict=True))
-
-
-def _cut(have, by):
-    """`have` in pieces, each inside or outside `by`."""
-    for d, ((a, b), (c, e)) in enumerate(zip(have, by, strict=True)):
-        if a < c:
-            yield (*have[:d], (a, c), *have[d + 1:])
-        if e < b:
-            yield (*have[:d], (e, b), *have[d + 1:])
-        have = (*have[:d], (max(a, c), min(b, e)), *have[d + 1:])
-    yield have
+def _between(cuts, span):
+    """The pieces of a span: (0, 4, 6, 9), (4, 9) -> (4, 6), (6, 9)."""
+    return list(itertools.pairwise(cuts[bisect_left(cuts, span[0]):bisect_left(cuts, span[1]) + 1]))

@@ -6,7 +6,7 @@ a schedule free of races runs as one compiled loop (engines/xla.py), any other i
 """
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from . import specs as _specs
+from . import unspecified as reports
 from .body import Body, NeedsStepping, check_arity
 from .engines import step, xla
 from .engines.record import record
@@ -23,7 +24,6 @@ from .hardware import TOY, Machine
 from .memory import fillings, garbage_value
 from .schedule import Schedule
 from .timeline import Timeline, timeline
-from .unspecified import at_events, constant_blocks, may_be_unspecified, unspecified, written_inputs
 from .verify import RACES, Hazard, grid_hazards, verify
 
 
@@ -37,6 +37,18 @@ class Traced:
     names: tuple[str, ...]  # of the kernel's refs: scalars, arrays, scratch
     in_tree: Any
     out_tree: Any
+    indices: list[tuple[int, ...]]  # the grid position of each step, in the order in which they run
+
+    def in_order(self, order) -> "Traced":
+        """The same call with its steps in another order: `order` numbers them as they run now."""
+        arrays = (x if x.stays_in_hbm else replace(x, blocks=[x.blocks[t] for t in order]) for x in self.arrays)
+        return replace(self, arrays=tuple(arrays), indices=[self.indices[t] for t in order])
+
+    @property
+    def parallel(self) -> list[int]:
+        """The grid axes whose steps may run in any order."""
+        semantics = getattr(self.call.compiler_params, "dimension_semantics", None) or ()
+        return [axis for axis, s in enumerate(semantics) if "parallel" in str(s).lower()]
 
     @cached_property
     def operands(self) -> tuple[_specs.Operand, ...]:
@@ -71,8 +83,7 @@ class Traced:
 
     @cached_property
     def _grid_hazards(self) -> list[Hazard]:
-        semantics = getattr(self.call.compiler_params, "dimension_semantics", None)
-        return grid_hazards(self.operands, self.call.grid, semantics, self.schedule)
+        return grid_hazards(self.operands, self.indices, self.parallel, self.schedule)
 
     def timeline(self, machine: Machine = TOY) -> Timeline:
         """When each engine is busy: modelled from the machine's α, β and F, not measured.
@@ -121,7 +132,7 @@ class Traced:
         names = [*(x.name for x in self.operands), *self.names[:n], *self.names[n + len(self.arrays):]]
         shapes = [(x.ref_shape, x.dtype) for x in self.operands] + [(e.shape, e.dtype) for e in self.extras]
         avals = [(name, *s) for name, s in zip(names, shapes, strict=True)]
-        return Body(self.call.kernel, avals, self.call.grid, self.unflatten)
+        return Body(self.call.kernel, avals, self.call.grid, self.indices, self.unflatten)
 
     # -- values
 
@@ -189,14 +200,24 @@ class Traced:
 
     def _about_values(self, inputs, racy) -> list[Hazard]:
         """Reports that only a run can give: written inputs, and results that depend on what memory held before."""
-        found = written_inputs(self.operands, self.body) + constant_blocks(self.operands, self.body)
-        if racy or not may_be_unspecified(self.operands, self.body):
-            return [at_events(h, self.schedule) for h in found]
-        runs = [self._compiled(inputs, k, True)[0] for k in range(3)]
+        found = reports.written_inputs(self.operands, self.body) + reports.constant_blocks(self.operands, self.body)
+        if racy:
+            return [reports.at_events(h, self.schedule) for h in found]
+        carried = reports.may_be_unspecified(self.operands, self.body)
+        runs = [self._compiled(inputs, k, True)[0] for k in range(3 * carried)]
         for x, read in zip(self.operands, self.body.read, strict=False):
-            if x.is_output:
-                found += unspecified(x, *(np.asarray(r[x.array]) for r in runs), read)
-        return [at_events(h, self.schedule) for h in found]
+            if x.is_output and carried:
+                found += reports.unspecified(x, *(np.asarray(r[x.array]) for r in runs), read)
+        if self.parallel and (carried or len({x.array for x in self.operands}) < len(self.operands)):
+            found += self._about_order(inputs, {h.operand for h in [*found, *self.hazards]})
+        return [reports.at_events(h, self.schedule) for h in found]
+
+    def _about_order(self, inputs, known) -> list[Hazard]:
+        """Outputs that change when the steps of parallel axes run backwards; not those already `known` to be wrong."""
+        other = self.in_order(reports.steps_in_order(self.call.grid, self.parallel))
+        one, two = (t._compiled(inputs, 0, True)[0] for t in (self, other))
+        return [h for x in self.operands if x.is_output and x.name not in known
+                for h in reports.order_dependent(x, np.asarray(one[x.array]), np.asarray(two[x.array]), self.parallel)]
 
     def report(self, hazards) -> None:
         """Warn of hazards, or raise, as the call's `on_hazard` says."""

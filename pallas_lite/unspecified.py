@@ -23,9 +23,8 @@ def may_be_unspecified(operands, body) -> bool:
 def unspecified(x, first: np.ndarray, second: np.ndarray, third: np.ndarray, read: bool) -> list[Hazard]:
     """The hazards of one output, from its values in three runs with different fillings. `read`: the kernel reads it."""
     a, b, c = map(_bits, (first, second, third))
-    steady = a == b
-    differs = ~steady | (a != c)
-    is_nan = differs & steady & np.isnan(third)  # the third filling of floats is NaN
+    differs = (a != b) | (a != c)
+    is_nan = differs & (a == b) & np.isnan(third)  # the third filling of floats is NaN
     untouched = differs & (first == fillings(x.dtype, True)[0]) & (second == fillings(x.dtype, True)[1])
     if read and (first.dtype == bool or differs.all() or (differs & ~untouched).any()):
         untouched = np.zeros_like(differs)  # adding 0 leaves the filling as it is
@@ -41,13 +40,32 @@ def unspecified(x, first: np.ndarray, second: np.ndarray, third: np.ndarray, rea
          "is NaN if the memory that nobody had written holds NaN: 0 × garbage is not 0, and max(garbage, x) is not x.",
          "Leave garbage out with jnp.where, on every operand, rather than multiplying it by 0.")):
         if mask.any():
-            at = np.argwhere(mask)[0]
-            holds = {b for b in set(x.blocks)
-                     if all(s.start <= i < s.stop for i, s in zip(at, x.window(b)[0], strict=True))}
-            steps = [t for t, b in enumerate(x.blocks) if b in holds]
-            step, slot = (steps[-1], 0) if steps else (0, -1)  # which slot, the schedule knows
-            found.append(Hazard(kind, f"output {x.name}: {where(x.name, mask)} {what}", mend, x.name, step, slot, ()))
+            found.append(Hazard(kind, f"output {x.name}: {where(x.name, mask)} {what}", mend, x.name,
+                                *_last_visit(x, mask), ()))
     return found
+
+
+def steps_in_order(grid: tuple[int, ...], parallel, rng=None) -> list[int]:
+    """The steps of a grid, by number, with each parallel axis backwards, or shuffled by `rng`.
+
+    >>> steps_in_order((2, 3), [0])
+    [3, 4, 5, 0, 1, 2]
+    """
+    axes = [np.arange(n) if a not in parallel else rng.permutation(n) if rng else np.arange(n)[::-1]
+            for a, n in enumerate(grid)]
+    return np.arange(math.prod(grid)).reshape(grid)[np.ix_(*axes)].ravel().tolist()
+
+
+def order_dependent(x, forwards: np.ndarray, backwards: np.ndarray, parallel) -> list[Hazard]:
+    """The hazard of an output that differs between two orders of the steps."""
+    differs = _bits(forwards) != _bits(backwards)
+    if not differs.any():
+        return []
+    what = (f"output {x.name}: {where(x.name, differs)} changes when the steps of parallel axis "
+            f"{' and '.join(map(str, parallel))} run backwards.")
+    mend = ('Mark the axis "arbitrary" in dimension_semantics, or let no step use what another left in scratch, in a '
+            "slot or in an array that it shares.")
+    return [Hazard("parallel axis", what, mend, x.name, *_last_visit(x, differs), ())]
 
 
 def at_events(hazard: Hazard, schedule) -> Hazard:
@@ -93,13 +111,19 @@ def where(name: str, mask: np.ndarray) -> str:
         edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
         runs = [f"{name}[{a}:{b}]" for a, b in edges.reshape(-1, 2)[:3]]
         return " and ".join(runs) + (f" and {len(edges) // 2 - 3} more runs" if len(edges) > 6 else "")
-    others = [tuple(d for d in range(mask.ndim) if d != axis) for axis in range(mask.ndim)]
-    spans = [np.flatnonzero(mask.any(axis=axes)) for axes in others]
+    axes = range(mask.ndim)
+    spans = [np.flatnonzero(mask.any(axis=tuple(d for d in axes if d != axis))) for axis in axes]
     box = ", ".join(f"{s[0]}:{s[-1] + 1}" for s in spans)
-    inside = int(np.prod([s[-1] + 1 - s[0] for s in spans]))
-    count = int(mask.sum())
+    inside, count = math.prod(int(s[-1] + 1 - s[0]) for s in spans), int(mask.sum())
     return f"{name}[{box}]" if count == inside else f"{name}[{box}], {count:,} of its {inside:,} elements,"
 
 
 def _bits(value: np.ndarray) -> np.ndarray:
     return value if value.dtype == bool else value.view(f"u{value.dtype.itemsize}")
+
+
+def _last_visit(x, mask: np.ndarray) -> tuple[int, int]:
+    """The last step that has the first element of the mask in its block, and 0 (at_events knows the slot); or 0, -1."""
+    at = np.argwhere(mask)[0]
+    holds = {b for b in set(x.blocks) if all(s.start <= i < s.stop for i, s in zip(at, x.window(b)[0], strict=True))}
+    return max(((t, 0) for t, b in enumerate(x.blocks) if b in holds), default=(0, -1))

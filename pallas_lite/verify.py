@@ -2,14 +2,17 @@
 
 The rule is in races.py; here are the walk over a schedule's events, and the words.
 """
+import functools
 import itertools
 import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import numpy as np
 
 from .clean import surely_clean
 from .errors import many
-from .races import Place, Races, Rectangles
+from .races import Races, Rectangles
 from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, Schedule, window
 
 RULES = {
@@ -21,7 +24,7 @@ RULES = {
     "never waited": "every copy is waited for before the program ends",
     "revisit": "an output block is not written again after it was left",
     "unvisited": "every block of an output is visited",
-    "parallel axis": "steps that a parallel axis may reorder do not share an output block",
+    "parallel axis": "no result depends on the order of the steps of a parallel axis",
     "unwritten": "every element of an output is written",
     "constant blocks": "the steps of a grid do different work",
     "written input": "a kernel does not write its inputs",
@@ -49,7 +52,7 @@ WORDS = {
     "met in HBM": ("hbm race",
                    "{way} of {block} touches the block that the {first_way} of step {first_step} still has in flight.",
                    "Wait for that copy (slot {first_number} of {first_operand}) first.{aliased}"),
-    "revisit": ("revisit", "output block {block} is written again after step {first_step} left it.",
+    "revisit": ("revisit", "output block {block} is written again after step {first_step} left it.{count}",
                 "An output's value is not read back from HBM: what the earlier visit wrote is lost. Make the axis that "
                 "you reduce over the innermost (last) axis of the grid."),
 }
@@ -89,9 +92,10 @@ class _Walk:
         self.hazards: list[Hazard] = []
         self.seen = set()  # (kind, events) already reported
         self.races = Races(self.clash)
-        self.memory = _Memory(self.races, schedule.operands)
+        self.memory = {}  # see find
+        self.window = functools.cache(lambda operand, block: window(self.operands[operand], block))
         self.left = {}  # (array, block) -> number of its last copy-out
-        self.revisits = {}  # operand -> [number of its first hazard, count]
+        self.revisits = defaultdict(list)  # operand -> (copy-out before, copy-out) of the same block
         rules = {IN_START: self.start, OUT_START: self.start, IN_WAIT: self.wait, OUT_WAIT: self.wait, RUN: self.run}
         for number, e in enumerate(schedule.events):
             rules[e.verb](number, e)
@@ -114,37 +118,48 @@ class _Walk:
 
     def start(self, number: int, e: Event):
         x = self.operands[e.operand]
-        block, slot, size = self.memory.ends(x, e.block, e.slot)
+        array, part = self.window(e.operand, e.block)
+        block = self.find((None, x.array), array, [10**9] * len(array))
+        slot = self.find((x.name, e.slot), part, x.block_shape)
         if e.verb == OUT_START and all(place.last is None for place in slot):
             self.report("sends nothing", e, number)
         ends = (block, slot) if e.verb == IN_START else (slot, block)
-        self.races.start(number, *ends, (e.operand, e.slot, e.verb), size)
+        self.races.start(number, *ends, (e.operand, e.slot, e.verb), _size(part))
         if e.verb == OUT_START:
-            self.revisit(number, e, x)
+            if (x.array, e.block) in self.left:
+                self.revisits[x.name].append((self.left[x.array, e.block], number))
+            self.left[x.array, e.block] = number
 
     def wait(self, number: int, e: Event):
         started = IN_START if e.verb == IN_WAIT else OUT_START
-        size = self.memory.size(self.operands[e.operand], e.block)
+        size = 1 if e.block is None else _size(self.window(e.operand, e.block)[1])  # with nothing started, 1 hangs too
         if not self.races.wait((e.operand, e.slot, started), size):
             self.report("hang", e, number)
 
     def run(self, number: int, e: Event):
         for x, s in zip(self.schedule.operands, e.slots, strict=True):
-            places = self.memory.slot(x, s)
+            places = self.find((x.name, s), tuple((0, n) for n in x.block_shape), x.block_shape)
             if x.is_output:
                 self.races.write(number, places)
             # A part that no copy fills is the tail of an edge block: a run tells whether it reaches a result.
             elif self.races.read(number, places) == len(places):
                 self.report("reads nothing", e._replace(operand=x.name, slot=s), number)
 
+    def find(self, memory, rectangle, shape):
+        """The places of a rectangle of a memory: (None, array) in HBM, (operand, slot) in SRAM."""
+        if memory not in self.memory:
+            self.memory[memory] = Rectangles(self.races, shape)
+        return self.memory[memory].find(rectangle)
+
     def finish(self):
         for number in itertools.chain(*self.races.in_flight.values()):
             self.report("no wait", self.schedule.events[number], number)
-        self.races.final(self.memory.hbm())
-        for number, count in self.revisits.values():
-            if count > 1:
-                h = self.hazards[number]
-                self.hazards[number] = replace(h, message=f"{h.message} ({count} such writes in all.)")
+        for (operand, _), rectangles in self.memory.items():
+            self.races.final(rectangles.places.values() if operand is None else ())
+        for (before, number), *others in self.revisits.values():
+            count = f" ({1 + len(others)} such writes in all.)" if others else ""
+            a, b = self.schedule.events[before], self.schedule.events[number]
+            self.report("revisit", b, before, number, first=a, count=count)
 
     # -- what they report
 
@@ -158,96 +173,52 @@ class _Walk:
             aliased = " Or do not alias them: a pallas_call waits no earlier." if a.operand != b.operand else ""
             self.report("met in HBM", b, first, second, first=a, aliased=aliased)
 
-    def revisit(self, number, e, x):
-        before = self.left.get((x.array, e.block))
-        self.left[x.array, e.block] = number
-        if before is None:
-            return
-        if e.operand in self.revisits:
-            self.revisits[e.operand][1] += 1
-        else:
-            self.revisits[e.operand] = [len(self.hazards), 1]
-            self.report("revisit", e, before, number, first=self.schedule.events[before])
+
+def _size(rectangle) -> int:
+    return math.prod(b - a for a, b in rectangle)
 
 
-class _Memory:
-    """The places of HBM and SRAM: whole blocks and slots, or pieces of them where two accesses overlap in part.
-
-    That happens in an array where aliased operands cut it differently or windows overlap, and in a slot of an operand
-    whose edge blocks fill it in part.
-    """
-
-    def __init__(self, races, operands):
-        cuts = defaultdict(set)
-        for x in operands:
-            cuts[x.array].add((x.block_shape, x.starts))
-        self.whole = defaultdict(Place)  # by array and block (None in front), or by operand and slot
-        self.cut = {(None, array): Rectangles(races, [10**9] * len(next(iter(c))[0]))
-                    for array, c in cuts.items() if len(c) > 1 or next(iter(c))[1]}
-        self.cut |= {(x.name, s): Rectangles(races, x.block_shape)
-                     for x in operands if x.ragged for s in range(x.depth)}
-
-    def ends(self, x, block, slot) -> tuple[list[Place], list[Place], int]:
-        """The places of a copy in the array and in the slot, and how many elements it moves."""
-        here, there = (None, x.array), (x.name, slot)
-        if here not in self.cut and there not in self.cut:
-            return [self.whole[*here, block]], [self.whole[there]], self.size(x, block)
-        array, part = window(x, block)
-        return (self.cut[here].find(array) if here in self.cut else [self.whole[*here, block]],
-                self.cut[there].find(part) if there in self.cut else [self.whole[there]], self.size(x, block))
-
-    def slot(self, x, slot) -> list[Place]:
-        key = x.name, slot
-        return self.cut[key].find(tuple((0, n) for n in x.block_shape)) if key in self.cut else [self.whole[key]]
-
-    def size(self, x, block) -> int:
-        """How many elements a copy of a block moves, and a wait for it takes; None stands for a whole one."""
-        if block is None or not x.ragged:
-            return math.prod(x.block_shape)
-        return math.prod(b - a for a, b in window(x, block)[0])
-
-    def hbm(self):
-        yield from (place for key, place in self.whole.items() if key[0] is None)
-        for key, rectangles in self.cut.items():
-            if key[0] is None:
-                yield from rectangles.places.values()
-
-
-def grid_hazards(operands, grid: tuple[int, ...], semantics, schedule: Schedule) -> list[Hazard]:
+def grid_hazards(operands, indices, parallel: list[int], schedule: Schedule) -> list[Hazard]:
     """What is wrong with the blocks that a grid asks for: output blocks never visited, or shared along a parallel axis.
 
-    `semantics`: "parallel" or "arbitrary" for each axis, or None (all arbitrary: steps run in order on one core).
+    `indices`: the grid position of each step. `parallel`: the axes whose steps may run in any order.
     """
     found = []
-    axes = [a for a, s in enumerate(semantics or ()) if "parallel" in str(s).lower()]
-    ids = list(itertools.product(*map(range, grid))) if axes else []
     for i, y in ((i, x) for i, x in enumerate(operands) if x.is_output):
-        counts = [-(-n // b) for n, b in zip(y.shape, y.block_shape, strict=True)]
-        visited = set(y.blocks)
         # An aliased output keeps the operand's values where no step goes.
         shared = any(x.array == y.array for x in operands if x is not y) or y.array != y.name
-        if len(visited) < math.prod(counts) and not shared:
-            missing = next(b for b in itertools.product(*map(range, counts)) if b not in visited)
-            total = math.prod(counts)
-            what = (f"output {y.name}: {total - len(visited)} of its {many(total, 'block')} are never visited, the "
-                    "first "
-                    f"is {y.info.show(missing)}: they keep what memory held.")
+        if missing := [] if shared else _unvisited(y):
+            what = (f"output {y.name}: {missing[0]} never visited, the first is {y.info.show(missing[1])}: they keep "
+                    "what memory held.")
             mend = "Make the grid or the index map cover every block."
             found.append(Hazard("unvisited", what, mend, y.name, 0, -1, ()))
-        for axis in axes:
+        for axis in parallel:
             first = {}
-            for t, (position, block) in enumerate(zip(ids, y.blocks, strict=True)):
+            for t, (position, block) in enumerate(zip(indices, y.blocks, strict=True)):
                 other = first.setdefault(block, (t, position[axis]))
                 if other[1] != position[axis]:
                     what = (f"output block {y.info.show(block)} is written by step {other[0]} too, and grid axis "
-                            f"{axis} "
-                            "between them is parallel: its steps may run in any order, or on two cores.")
+                            f"{axis} between them is parallel: its steps may run in any order, or on two cores.")
                     mend = (f'Mark axis {axis} "arbitrary" in dimension_semantics, or give each of its steps an output '
                             "block of its own.")
                     found.append(Hazard("parallel axis", what, mend, y.name, t, int(schedule.columns.runs[t, i]),
                                         (int(schedule.runs[other[0]]), int(schedule.runs[t]))))
                     break
     return found
+
+
+def _unvisited(y) -> tuple:
+    """How much of an output lies in no block that a step visits, and the first of it; () for nothing."""
+    if y.starts:  # windows may overlap: count elements
+        free = np.ones(y.shape, bool)
+        for block in set(y.blocks):
+            free[y.window(block)[0]] = False
+        missing, total, what = [tuple(i) for i in np.argwhere(free)], free.size, "element"
+    else:
+        counts = [-(-n // b) for n, b in zip(y.shape, y.block_shape, strict=True)]
+        visited, total, what = set(y.blocks), math.prod(counts), "block"
+        missing = len(visited) < total and [b for b in itertools.product(*map(range, counts)) if b not in visited]
+    return (f"{len(missing)} of its {many(total, what)} are", missing[0]) if missing else ()
 
 
 def provenance(schedule: Schedule) -> dict[tuple[str, tuple[int, ...]], tuple[int, dict[str, tuple[int, ...] | None]]]:

@@ -55,7 +55,7 @@ def run(operands, extras, body, grid, inputs, filling: Filling, traced):
     those that depend on traced scalars.
     """
     steps = int(np.prod(grid, dtype=np.int64))
-    ids = np.indices(grid, dtype=np.int32).reshape(len(grid), steps).T if grid else np.zeros((steps, 0), np.int32)
+    ids = np.asarray(body.indices, np.int32).reshape(steps, len(grid))
     rows = tables(operands, steps, traced)
     changing = {x.array for x in operands if x.is_output}
     keeps = [not body.fresh[i] if x.is_output else x.ragged or body.written[i] or x.array in changing

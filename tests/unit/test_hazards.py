@@ -272,3 +272,90 @@ def test_initialising_on_the_wrong_axis():
                in_specs=[pl.BlockSpec((None, 4), lambda j, r: (r, j))],
                out_specs=pl.BlockSpec((4,), lambda j, r: (j,)))
     assert (h.kind, h.step) == ("uninitialised", 3) and "o[4:12]" in h.message
+
+
+# -- the order of parallel steps
+
+def carries(x_ref, o_ref, s_ref):
+    @pl.when(pl.program_id(0) == 0)
+    def _():
+        s_ref[...] = jnp.zeros_like(s_ref)
+    s_ref[...] += x_ref[...]
+    o_ref[...] = s_ref[...]
+
+
+def through_scratch(x_ref, o_ref, s_ref):
+    s_ref[...] = x_ref[...]
+    o_ref[...] = s_ref[...] * 2
+
+
+def parallel(kernel, x, **options):
+    """The result and hazards over blocks of four, each scratch of four, whose steps may run in any order."""
+    options = {"in_specs": [BLOCK], "out_specs": BLOCK, "compiler_params": PARALLEL, "grid": (len(x) // 4,), **options}
+    return said(pl.pallas_call(kernel, shape(len(x)), **options), x)
+
+
+SCRATCH = {"scratch_shapes": [pltpu.VMEM((4,), jnp.float32)]}
+
+
+def test_scratch_carried_along_a_parallel_axis_is_named():
+    value, [h] = parallel(carries, X8, **SCRATCH)
+    assert value.tolist() == [1, 2, 3, 4, 6, 8, 10, 12]
+    assert (h.kind, h.operand, h.step, h.slot, h.events) == ("parallel axis", "o", 1, 1, (6, 7))
+    assert str(h) == (
+        "step 1: output o: o[4:8] changes when the steps of parallel axis 0 run backwards.\n"
+        '  Mark the axis "arbitrary" in dimension_semantics, or let no step use what another left in scratch, in a '
+        "slot or in an array that it shares.")
+
+
+def test_reading_a_neighbour_in_place_along_a_parallel_axis_is_named():
+    after = pl.BlockSpec((4,), lambda i: (jnp.minimum(i + 1, 2),))
+    value, [h] = parallel(copy, jnp.arange(12.0), in_specs=[after], input_output_aliases={0: 0})
+    assert value.tolist() == [4, 5, 6, 7, 8, 9, 10, 11, 8, 9, 10, 11]
+    assert h.kind == "parallel axis" and "o[0:4] changes" in h.message
+
+
+@pytest.mark.parametrize("kernel, options", [
+    (through_scratch, SCRATCH), (copy, {"input_output_aliases": {0: 0}}), (reads_what_it_wrote, {}),
+    (carries, {"compiler_params": pltpu.CompilerParams(dimension_semantics=("arbitrary",)), **SCRATCH})])
+def test_steps_that_leave_each_other_alone_are_no_hazard(kernel, options):
+    assert parallel(kernel, X8, **options)[1] == []
+
+
+def test_sums_over_an_arbitrary_axis_inside_parallel_ones_are_no_hazard():
+    def matmul(a_ref, b_ref, o_ref, s_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def _():
+            s_ref[...] = jnp.zeros_like(s_ref)
+        s_ref[...] += jnp.dot(a_ref[...], b_ref[...])
+        o_ref[...] = s_ref[...]
+    a = jnp.arange(16.0).reshape(4, 4)
+    value, hazards = said(pl.pallas_call(
+        matmul, shape(4, 4), grid=(2, 2, 2), in_specs=[pl.BlockSpec((2, 2), lambda i, j, k: (i, k)),
+                                                       pl.BlockSpec((2, 2), lambda i, j, k: (k, j))],
+        out_specs=pl.BlockSpec((2, 2), lambda i, j, k: (i, j)), scratch_shapes=[pltpu.VMEM((2, 2), jnp.float32)],
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary"))), a, a)
+    assert hazards == [] and (value == a @ a).all()
+
+
+def test_a_seed_shuffles_the_steps_of_parallel_axes_alone():
+    def order(axis, seed):
+        def kernel(o_ref, count):
+            @pl.when(count[0] > 1e3)  # nobody has written it: the very first step
+            def _():
+                count[0] = 0.0
+            count[0] += 1
+            o_ref[...] = jnp.full_like(o_ref, count[0])
+        semantics = ["arbitrary", "arbitrary"]
+        semantics[axis] = "parallel"
+        f = pl.pallas_call(kernel, shape(4, 3), grid=(4, 3), out_specs=pl.BlockSpec((1, 1), lambda i, j: (i, j)),
+                           scratch_shapes=[pltpu.SMEM((1,), jnp.float32)], on_hazard="ignore",
+                           interpret=pl.InterpretParams(random_seed=seed, uninitialized_memory=1e6),
+                           compiler_params=pltpu.CompilerParams(dimension_semantics=semantics))
+        return f().astype(int).tolist(), [e.block for e in f.trace().schedule if e.verb == "copy_out_start"]
+    rows = [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]]
+    assert order(0, None)[0] == rows
+    shuffled, blocks = order(0, 3)
+    assert shuffled != rows and sorted(shuffled) == rows and order(0, 3)[0] == shuffled
+    assert [shuffled[i][j] for i, j in blocks] == list(range(1, 13))  # the schedule runs in that order too
+    assert [sorted(r) for r in order(1, 3)[0]] == rows and order(1, 3)[0] != rows
