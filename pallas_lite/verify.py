@@ -89,8 +89,7 @@ class _Walk:
     def __init__(self, schedule: Schedule):
         self.schedule = schedule
         self.operands = {x.name: x for x in schedule.operands}
-        self.hazards: list[Hazard] = []
-        self.seen = set()  # (kind, events) already reported
+        self.found: dict[tuple, Hazard] = {}  # by kind and events
         self.races = Races(self.clash)
         self.memory = {}  # see find
         self.window = functools.cache(lambda operand, block: window(self.operands[operand], block))
@@ -100,15 +99,14 @@ class _Walk:
         for number, e in enumerate(schedule.events):
             rules[e.verb](number, e)
         self.finish()
-        self.hazards.sort(key=lambda h: (h.kind != "hang", h.events[-1]))
+        self.hazards = sorted(self.found.values(), key=lambda h: (h.kind != "hang", h.events[-1]))
 
     def report(self, words, e, *events, first=None, **more):
         """A hazard at event `e`, in these words."""
         kind, *texts = WORDS[words]
-        if (kind, events) not in self.seen:
-            self.seen.add((kind, events))
-            facts = self.facts(e) | {f"first_{k}": v for k, v in self.facts(first or e).items()} | more
-            self.hazards.append(Hazard(kind, *(t.format(**facts) for t in texts), e.operand, e.step, e.slot, events))
+        facts = self.facts(e) | {f"first_{k}": v for k, v in self.facts(first or e).items()} | more
+        hazard = Hazard(kind, *(t.format(**facts) for t in texts), e.operand, e.step, e.slot, events)
+        self.found.setdefault((kind, events), hazard)
 
     def facts(self, e):
         return {"operand": e.operand, "slot": f"{e.operand}[{e.slot}]", "number": e.slot, "step": e.step,
@@ -132,7 +130,8 @@ class _Walk:
 
     def wait(self, number: int, e: Event):
         started = IN_START if e.verb == IN_WAIT else OUT_START
-        size = 1 if e.block is None else _size(self.window(e.operand, e.block)[1])  # with nothing started, 1 hangs too
+        # Without a block nothing was started: any size hangs.
+        size = 1 if e.block is None else _size(self.window(e.operand, e.block)[1])
         if not self.races.wait((e.operand, e.slot, started), size):
             self.report("hang", e, number)
 
@@ -153,18 +152,17 @@ class _Walk:
 
     def finish(self):
         for number in itertools.chain(*self.races.in_flight.values()):
-            self.report("no wait", self.schedule.events[number], number)
+            self.report("no wait", self.schedule[number], number)
         for (operand, _), rectangles in self.memory.items():
             self.races.final(rectangles.places.values() if operand is None else ())
         for (before, number), *others in self.revisits.values():
             count = f" ({1 + len(others)} such writes in all.)" if others else ""
-            a, b = self.schedule.events[before], self.schedule.events[number]
-            self.report("revisit", b, before, number, first=a, count=count)
+            self.report("revisit", self.schedule[number], before, number, first=self.schedule[before], count=count)
 
     # -- what they report
 
     def clash(self, kind: str, first: int, second: int):
-        a, b = self.schedule.events[first], self.schedule.events[second]
+        a, b = self.schedule[first], self.schedule[second]
         if b.verb == RUN:
             self.report("read early" if kind == "read" else "written", a._replace(step=b.step), first, second)
         elif a.verb == b.verb == IN_START:
