@@ -55,4 +55,4 @@ def test_the_line_budget():
         return len(path.read_text(encoding="utf-8").splitlines())
     assert count(FILES["pipeline"]) < 150
     assert max(count(p) for p in FILES.values()) <= 400
-    assert sum(map(code_lines, FILES.values())) <= 3000
+    assert sum(map(code_lines, FILES.values())) <= 4500
