@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import inspect
 import math
+from collections import Counter
 
 import jax
 import jax.numpy as jnp
@@ -185,9 +186,12 @@ class Body:
         return self._moving
 
     @property
-    def flops(self) -> float:
-        """Arithmetic operations of one step, counted on the traced kernel: one per result element, 2·m·n·k a matmul."""
-        return float(count_flops(self.jaxpr))
+    def work(self) -> tuple[tuple[str, str, float], ...]:
+        """Arithmetic of one step, counted on the traced kernel, as (unit, dtype, operations).
+
+        One for each element of a result on the "vector" unit, 2·m·n·k for a product of matrices on the "matrix" unit.
+        """
+        return tuple((*key, float(n)) for key, n in sorted(count_work(self.jaxpr).items()))
 
 
 def run_kernel(kernel, unflatten, refs, ids, grid):
@@ -268,18 +272,27 @@ _FREE = {"broadcast_in_dim", "reshape", "transpose", "convert_element_type", "ge
          "split"}
 
 
-def count_flops(jaxpr) -> int:
-    total = 0
+def count_work(jaxpr) -> Counter:
+    """(unit, dtype) -> operations. Of a cond's branches the longer counts; of a while loop, one round."""
+    total = Counter()
     for e in jaxpr.eqns:
-        inner = [count_flops(j) for j, _ in _inner(e)]
-        if inner:
-            total += max(inner) if e.primitive.name == "cond" else sum(inner) * e.params.get("length", 1)
+        inner = [count_work(j) for j, _ in _inner(e)]
+        results = e.outvars[0].aval.shape if e.outvars else ()
+        if e.primitive.name == "cond":
+            total += max(inner, key=Counter.total)
+        elif inner:
+            for counts in inner:
+                total += Counter({k: n * e.params.get("length", 1) for k, n in counts.items()})
         elif e.primitive.name == "dot_general":
             (contract, _), _ = e.params["dimension_numbers"]
-            total += 2 * math.prod(e.outvars[0].aval.shape) * math.prod(e.invars[0].aval.shape[d] for d in contract)
-        elif e.primitive.name.startswith("reduce_") or e.primitive.name.startswith("cum"):
-            total += math.prod(e.invars[0].aval.shape)
-        elif e.primitive.name not in _FREE and e.outvars and e.outvars[0].aval.shape:
+            a, b = (v.aval for v in e.invars[:2])
+            wide = max(a.dtype, b.dtype, key=lambda d: d.itemsize)
+            # The matrix unit multiplies floats and bytes; other integers take the vector unit.
+            unit = "matrix" if jnp.issubdtype(wide, jnp.floating) or wide.itemsize == 1 else "vector"
+            total[unit, str(wide)] += 2 * math.prod(results) * math.prod(a.shape[d] for d in contract)
+        elif e.primitive.name not in _FREE and results or e.primitive.name.startswith(("reduce_", "cum")):
             # Scalars steer the kernel (program_id comparisons); they do not occupy the vector unit.
-            total += math.prod(e.outvars[0].aval.shape)
+            reads = e.primitive.name.startswith(("reduce_", "cum"))
+            shape = e.invars[0].aval.shape if reads else results
+            total["vector", str((e.invars or e.outvars)[-1].aval.dtype)] += math.prod(shape)
     return total

@@ -3,8 +3,9 @@
 In: events, from engines/record.py (pallas_call) or by_hand.py (a learner's loop).
 Out: to verify.py (hazards), timeline.py (time), engines/simulate.py (values) and the text forms below.
 """
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -85,6 +86,7 @@ class OperandInfo:
     block_shape: tuple[int, ...] = (1,)
     array_shape: tuple[int, ...] | None = None  # None: no block reaches past the array's edge
     starts: tuple[tuple[int, int], ...] | None = None  # (a, c): block i starts at element a·i + c; None: block_shape·i
+    dtype: str = field(default="", compare=False)  # for messages
 
     @property
     def ragged(self) -> bool:
@@ -122,6 +124,8 @@ class Schedule:
     operands: tuple[OperandInfo, ...]
     flops: float = 0.0  # operations per step
     name: str = "pipeline"
+    work: tuple[tuple[str, str, float], ...] = ()  # of `flops`: (unit, dtype, operations); the rest: vector, float32
+    scratch: tuple[tuple[str, str, int], ...] = ()  # SRAM besides the operands' slots: (name, what it is, bytes)
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)
@@ -166,8 +170,36 @@ class Schedule:
 
     @property
     def sram_bytes(self) -> int:
-        """Bytes of all slots: block bytes × depth, summed over the operands."""
-        return sum(x.block_bytes * x.depth for x in self.operands)
+        """Bytes of all slots (block bytes × depth, summed over the operands) and of the scratch buffers."""
+        return sum(x.block_bytes * x.depth for x in self.operands) + sum(size for *_, size in self.scratch)
+
+    @cached_property
+    def copied_bytes(self) -> np.ndarray:
+        """The bytes that each event's copy moves, 0 for a run or a wait. Past the array's edge nothing is moved."""
+        c = self.columns
+        starts = (c.verb == VERBS.index(IN_START)) | (c.verb == VERBS.index(OUT_START))
+        out = np.zeros(len(c.verb), np.int64)
+        for i, x in enumerate(self.operands):
+            mine = np.flatnonzero(starts & (c.operand == i))
+            out[mine] = x.block_bytes
+            if x.ragged and len(mine):
+                used, which = np.unique(c.block[mine], return_inverse=True)
+                sizes = [math.prod(b - a for a, b in window(x, c.blocks[k])[0]) for k in used.tolist()]
+                out[mine] = (np.array(sizes) * (x.block_bytes // math.prod(x.block_shape)))[which]
+        return out
+
+    @property
+    def hbm_bytes(self) -> dict[str, int]:
+        """Bytes that the copies move: "in" from HBM, "out" to it, and in "total"."""
+        moved, verb = self.copied_bytes, self.columns.verb
+        ways = {way: int(moved[verb == VERBS.index(v)].sum()) for way, v in (("in", IN_START), ("out", OUT_START))}
+        return {**ways, "total": sum(ways.values())}
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte that moves between HBM and SRAM; infinite where nothing moves."""
+        moved = self.hbm_bytes["total"]
+        return self.flops * self.steps / moved if moved else math.inf
 
     def describe(self, e: Event) -> str:
         """One event as the literature writes it.  copy_in_start(A[1] → X[1])"""
@@ -241,7 +273,8 @@ class Schedule:
 
     def to_plain(self) -> dict:
         """The schedule as lists, strings and numbers, as JSON can carry it."""
-        return {"name": self.name, "flops": self.flops,
+        return {"name": self.name, "flops": self.flops, "work": list(map(list, self.work)),
+                "scratch": list(map(list, self.scratch)),
                 "operands": [[x.name, x.array, x.is_output, x.depth, x.block_bytes, list(x.block_shape),
                               x.array_shape and list(x.array_shape), x.starts and [list(a) for a in x.starts]]
                              for x in self.operands],
@@ -276,8 +309,9 @@ class Schedule:
                     block = None if block is None else tuple(_whole(b, 0) for b in block)
                     events.append(Event(verb, _whole(step, 0), _text(operand), block,
                                         _whole(slot, 0, depth[operand])))
-            flops = float(data["flops"])
-            return Schedule(tuple(events), operands, flops, _text(data["name"]))
+            work = tuple((_text(unit), _text(dtype), float(n)) for unit, dtype, n in data.get("work", ()))
+            scratch = tuple((_text(n), _text(what), _whole(size, 0)) for n, what, size in data.get("scratch", ()))
+            return Schedule(tuple(events), operands, float(data["flops"]), _text(data["name"]), work, scratch)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise PallasLiteError(f"not a schedule: {error}") from None
 

@@ -157,7 +157,8 @@ class Operand:
     @cached_property
     def info(self) -> OperandInfo:
         return OperandInfo(self.name, self.array, self.is_output, self.depth,
-                           math.prod(self.block_shape) * self.dtype.itemsize, self.block_shape, self.shape, self.starts)
+                           math.prod(self.block_shape) * self.dtype.itemsize, self.block_shape, self.shape, self.starts,
+                           str(self.dtype))
 
     @cached_property
     def ragged(self) -> bool:

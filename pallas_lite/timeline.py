@@ -2,14 +2,19 @@
 
 A transfer of X bytes occupies the HBM port for X/β and completes α after it leaves the port; a port serves in order of
 start; the core takes Y/F a step and stands still at a wait until its copy has arrived. Source: the tutorial's α/β/F
-model; the port queue is ours.
+model; the port queue is ours. Why it takes as long as it does is in causes.py.
 """
-from collections import defaultdict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
+from . import causes
 from .hardware import TOY, Machine
-from .schedule import IN_START, IN_WAIT, OUT_START, RUN, Schedule
+from .play import CODE, Play, play_of, seconds_of
+from .schedule import IN_START, OUT_START, RUN, Schedule
+from .verify import Hazard
 
 DMA_IN, CORE, DMA_OUT = LANES = ("DMA in", "core", "DMA out")
 
@@ -26,20 +31,54 @@ class Span(NamedTuple):
     label: str
     waiting: bool = False  # the core stands still for a copy: a bubble
 
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
 
 @dataclass(frozen=True)
 class Timeline:
-    """When everything happens. `total`, `utilisation`, `bound` and the three `terms` are modelled from α, β and F."""
+    """When everything happens. `total`, `utilisation`, `bound`, `terms` and `excess` are modelled from α, β and F."""
 
     schedule: Schedule
     machine: Machine
-    spans: tuple[Span, ...]
+    step_seconds: float
     total: float  # seconds from the first start to the last arrival
+    play: Play = field(repr=False, compare=False)
+    times: list[float] = field(repr=False, compare=False)  # of each event, as Play.times has them
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """All stretches of work and of waiting, in program order: made when somebody looks."""
+        spans, now, alpha, operands = [], 0.0, self.machine.alpha, {x.name: x for x in self.schedule.operands}
+        rows = zip(self.schedule, self.times, self.play.seconds.tolist(), self.play.copy.tolist(), strict=True)
+        for number, (e, time, seconds, copy) in enumerate(rows):
+            if e.verb == RUN:
+                now = time + seconds
+                spans.append(Span(CORE, time, now, now, number, e.step, str(e.step)))
+            elif e.verb in (IN_START, OUT_START):
+                lane, label = DMA_IN if e.verb == IN_START else DMA_OUT, operands[e.operand].show(e.block)
+                spans.append(Span(lane, time, time + seconds, time + seconds + alpha, number, e.step, label))
+            else:
+                if time > now or copy < 0:
+                    spans.append(Span(CORE, now, time, time, number, e.step, f"wait {e.operand}[{e.slot}]", True))
+                now = time
+        return tuple(spans)
+
+    @property
+    def bubbles(self) -> list[Span]:
+        """The core's waits: `seconds` long, for the copy of `schedule[event]`; the first of them fills the pipeline."""
+        return [s for s in self.spans if s.waiting]
+
+    @cached_property
+    def runs(self) -> np.ndarray:
+        """When each step starts, in seconds."""
+        return np.array(self.times)[self.play.verb == CODE[RUN]]
 
     @property
     def busy(self) -> float:
         """Seconds in which the core computes."""
-        return sum(s.end - s.start for s in self.spans if s.lane == CORE and not s.waiting)
+        return len(self.runs) * self.step_seconds
 
     @property
     def utilisation(self) -> float:
@@ -49,51 +88,90 @@ class Timeline:
     @property
     def fill(self) -> float:
         """Seconds until the first step runs."""
-        return min((s.start for s in self.spans if s.lane == CORE and not s.waiting), default=self.total)
+        return float(self.runs[0]) if len(self.runs) else self.total
 
     @property
     def drain(self) -> float:
         """Seconds after the last step has run."""
-        return self.total - max((s.end for s in self.spans if s.lane == CORE and not s.waiting), default=0.0)
+        return self.total - (float(self.runs[-1]) + self.step_seconds if len(self.runs) else 0.0)
 
     @property
+    def hbm_bytes(self) -> dict[str, int]:
+        """Bytes that the copies move: "in" from HBM, "out" to it, and in "total"."""
+        return self.schedule.hbm_bytes
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte that moves between HBM and SRAM."""
+        return self.schedule.intensity
+
+    # -- why it takes that long
+
+    @cached_property
     def terms(self) -> dict[str, float]:
         """The lower bounds on the total, in seconds: compute N·Y/F, bandwidth N·X/β, latency N·(α+X/β+Y/F)/depth.
 
-        X is the bytes of a step: all of them where one port serves both ways, else those of the busier port. The
-        schedule's own copies are counted, so a block that is kept costs nothing. Source: the tutorial's regimes.
+        The schedule's own copies are counted, so a block that is kept costs nothing: see causes.bounds.
         """
-        m, n = self.machine, max(self.schedule.steps, 1)
-        lanes = defaultdict(float)
-        for s in self.spans:
-            if s.lane != CORE:
-                lanes[s.lane if m.duplex else "both"] += s.end - s.start
-        bandwidth = max(lanes.values(), default=0.0)
-        depth = min((x.depth for x in self.schedule.operands if not x.is_output), default=1)
-        fetch = sum(s.end - s.start for s in self.spans if s.lane == DMA_IN) / n
-        compute = self.schedule.flops / m.flops
-        return {"compute": n * compute, "bandwidth": bandwidth, "latency": n * (m.alpha + fetch + compute) / depth}
+        return causes.bounds(self)
+
+    @cached_property
+    def excess(self) -> dict[str, float]:
+        """The time above the largest of the terms, in seconds, split exactly into its causes: see causes.excess."""
+        return causes.excess(self)
 
     @property
     def bound(self) -> str:
-        """Which of the terms is the largest: what limits this pipeline."""
-        terms = self.terms
-        return max(terms, key=terms.get)
+        """What limits this pipeline: the largest of the terms, or a cause of `excess`.
+
+        A cause is named where the terms explain less than what the order of the program costs on top of them (fill and
+        drain aside, which more steps make small): a loop that waits for each copy is not bound by its port.
+        """
+        costs = {k: v for k, v in self.excess.items() if k not in ("fill", "drain")}
+        least = max(self.terms.values())
+        return max(costs, key=costs.get) if sum(costs.values()) > least else max(self.terms, key=self.terms.get)
+
+    bottleneck = bound
+
+    # -- SRAM
+
+    @property
+    def sram_report(self) -> str:
+        """The SRAM that the kernel needs, item by item, and whether the machine has as much."""
+        need, has = self.schedule.sram_bytes, self.machine.sram_bytes
+        rows = [(x.name, f"{x.depth} × {x.dtype or 'block '}{list(x.block_shape) if x.dtype else ''}".rstrip(),
+                 f"{x.depth} × {x.block_bytes:,}", x.depth * x.block_bytes) for x in self.schedule.operands]
+        rows += [(name, what, "scratch", size) for name, what, size in self.schedule.scratch]
+        wide = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
+        lines = [f"  {a:{wide[0]}}  {b:{wide[1]}}  {c:>{wide[2]}} = {size:,} bytes" for a, b, c, size in rows]
+        verdict = f", over by {need - has:,}" if need > has else f", {has - need:,} are left for the body's temporaries"
+        return "\n".join([f"It needs {need:,} bytes of SRAM; one kernel has {has:,} on {self.machine.name}{verdict}.",
+                          *lines])
+
+    @property
+    def hazards(self) -> list[Hazard]:
+        """[] or one hazard: the slots and the scratch do not fit into the SRAM, so a compiler refuses the kernel."""
+        x = max(self.schedule.operands, key=lambda x: x.depth * x.block_bytes, default=None)
+        if self.schedule.sram_bytes <= self.machine.sram_bytes:
+            return []
+        fewer = f", fewer slots (Buffered({x.depth - 1}))" if x and x.depth > 1 else ""
+        more = self.machine.physical_sram_bytes
+        lift = (f"; on a TPU, CompilerParams(vmem_limit_bytes=…) lifts the limit, of {more:,} that there are"
+                if more >= self.schedule.sram_bytes > self.machine.sram_bytes else "")
+        mend = f"Use smaller blocks{fewer}{f', first of all for {x.name}' if x else ''}{lift}."
+        return [Hazard("sram", self.sram_report, mend, x.name if x else "", 0, -1, ())]
 
     def __str__(self) -> str:
         unit, name = unit_of(self.total)
-        terms = ", ".join(f"{k} {v / unit:.4g}" for k, v in self.terms.items())
-        return (f"{self.schedule.name} on {self.machine.name}: {self.total / unit:.4g} {name} modelled, core busy "
-                f"{self.utilisation:.0%}, {self.bound}-bound (lower bounds: {terms} {name}), fill "
-                f"{self.fill / unit:.4g}, "
-                f"drain {self.drain / unit:.4g} {name}{self._sram}")
 
-    @property
-    def _sram(self) -> str:
-        need, has = self.schedule.sram_bytes, self.machine.sram_bytes
-        if need <= has:
-            return ""
-        return f". It needs {need:,} bytes of SRAM; one kernel has {has:,}: use smaller blocks or depths"
+        def listed(times):
+            return ", ".join(f"{k} {v / unit:.4g}" for k, v in times.items())
+        excess = {k: v for k, v in self.excess.items() if v > 1e-9 * self.total}
+        above = f"; above them: {listed(excess)}" if excess else ""
+        refused = "".join(f"\n{h.message}\n  {h.mend}" for h in self.hazards)
+        return (f"{self.schedule.name} on {self.machine.name}: {self.total / unit:.4g} {name} modelled, core busy "
+                f"{self.utilisation:.0%}, {self.bound}-bound (lower bounds: {listed(self.terms)}{above} {name}), fill "
+                f"{self.fill / unit:.4g}, drain {self.drain / unit:.4g} {name}{refused}")
 
     __repr__ = __str__
 
@@ -105,31 +183,12 @@ def unit_of(seconds: float) -> tuple[float, str]:
     return next(((u, n) for u, n in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= u), (1e-9, "ns"))
 
 
-def timeline(schedule: Schedule, machine: Machine = TOY) -> Timeline:
-    """Play a schedule in time on a machine. A wait that would hang (verify reports it) takes no time here."""
-    operands = {x.name: x for x in schedule.operands}
-    port = defaultdict(float)  # when a port is next free
-    arrivals = defaultdict(deque)  # (operand, slot, direction) -> arrival times of its copies in flight
-    spans, now, last = [], 0.0, 0.0
-    for number, e in enumerate(schedule.events):
-        if e.verb == RUN:
-            end = now + schedule.flops / machine.flops
-            spans.append(Span(CORE, now, end, end, number, e.step, str(e.step)))
-            now = end
-        elif e.verb in (IN_START, OUT_START):
-            x = operands[e.operand]
-            lane = DMA_IN if e.verb == IN_START else DMA_OUT
-            way = lane if machine.duplex else "both"
-            start = max(now, port[way])
-            port[way] = end = start + x.block_bytes / machine.beta
-            spans.append(Span(lane, start, end, end + machine.alpha, number, e.step, x.show(e.block)))
-            arrivals[e.operand, e.slot, lane].append(end + machine.alpha)
-            last = max(last, end + machine.alpha)
-        else:
-            queue = arrivals[e.operand, e.slot, DMA_IN if e.verb == IN_WAIT else DMA_OUT]
-            hangs = not queue
-            arrival = now if hangs else queue.popleft()
-            if arrival > now or hangs:
-                spans.append(Span(CORE, now, arrival, arrival, number, e.step, f"wait {e.operand}[{e.slot}]", True))
-                now = arrival
-    return Timeline(schedule, machine, tuple(spans), max(now, last))
+def timeline(schedule: Schedule, machine: Machine = TOY, *, step_seconds: float | None = None) -> Timeline:
+    """Play a schedule in time on a machine. A wait that would hang (verify reports it) takes no time here.
+
+    `step_seconds`: how long the core takes for a step, where that is known better than Y/F has it.
+    """
+    step_seconds = seconds_of(schedule, machine) if step_seconds is None else step_seconds
+    play = play_of(schedule, machine, step_seconds)
+    times, total = play.times(machine.alpha, machine.duplex)
+    return Timeline(schedule, machine, step_seconds, total, play, times)

@@ -62,9 +62,16 @@ class Traced:
     @cached_property
     def schedule(self) -> Schedule:
         """The pipeline's copies and runs. Copies that the kernel itself starts are not in it."""
-        cost = self.call.cost_estimate
-        flops = cost.flops / max(self.steps, 1) if cost is not None else 0.0 if self.manual else self.body.flops
-        return record(self.steps, self.operands, flops, self.call.name)
+        cost, work = self.call.cost_estimate, () if self.manual else self.body.work
+        counted = sum(n for *_, n in work)
+        flops = counted if cost is None else cost.flops / max(self.steps, 1)
+        if counted:  # the units share an estimate as the traced kernel does
+            work = tuple((unit, dtype, n * flops / counted) for unit, dtype, n in work)
+        names = self.names[len(self.scalars) + len(self.arrays):]
+        scratch = tuple((name, f"{s.dtype}{list(s.shape)}", math.prod(s.shape) * s.dtype.itemsize)
+                        for name, s in zip(names, jax.tree.leaves(self.call.scratch_shapes), strict=True)
+                        if s.memory_space is _specs.VMEM)
+        return replace(record(self.steps, self.operands, flops, self.call.name), work=work, scratch=scratch)
 
     @cached_property
     def blocks_from_scalars(self) -> dict[str, jax.Array]:
@@ -94,6 +101,9 @@ class Traced:
             raise NotSupportedError(f"{self.call.name}: a timeline of a kernel that starts its own copies is not "
                                     "supported yet. "
                                     "Write the loop with copy_in_start and its like (pl.record) to see its time.")
+        limit = getattr(self.call.compiler_params, "vmem_limit_bytes", None)
+        if limit is not None:  # as the TPU compiler takes it: never more than there is
+            machine = machine.with_(sram_bytes=min(limit, machine.physical_sram_bytes or limit))
         return timeline(self.schedule, machine)
 
     # -- the kernel

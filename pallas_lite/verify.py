@@ -28,6 +28,7 @@ RULES = {
     "unwritten": "every element of an output is written",
     "constant blocks": "the steps of a grid do different work",
     "written input": "a kernel does not write its inputs",
+    "sram": "slots and scratch fit into the SRAM that one kernel may use",  # timeline.py: it knows the machine
 }
 RACES = {"hang", "read before wait", "overwrite in flight", "hbm race", "never waited"}  # values depend on moments
 

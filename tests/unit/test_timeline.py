@@ -75,4 +75,4 @@ def test_a_timeline_says_in_words_that_it_is_modelled():
 def test_every_machine_names_its_sources():
     for machine in vars(pl.hardware).values():
         if isinstance(machine, Machine):
-            assert machine.source
+            assert machine.sources
