@@ -41,8 +41,7 @@ class _Place:
 
     def _no_value(self, *_):
         raise PipelineError(f"{self} is a place, not a value, so nothing can be added to it or multiplied with it "
-                            "here. "
-                            "compute(X[i], Y[j]) runs the kernel on slots.")
+                            "here. compute(X[i], Y[j]) runs the kernel on slots.")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _no_value
 
@@ -64,8 +63,7 @@ class _Row:
 
     def __setitem__(self, i, value):
         raise PipelineError(f"{self.name}[{i!r}] = …: a place is filled by a copy or by the kernel. compute(X[i], "
-                            "Y[j]) runs "
-                            "the kernel, copy_in_start and copy_out_start copy.")
+                            "Y[j]) runs the kernel, copy_in_start and copy_out_start copy.")
 
     def __getitem__(self, i):
         try:

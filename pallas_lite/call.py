@@ -100,8 +100,7 @@ class Call:
         scalars, arrays = arrays[:self.prefetched], arrays[self.prefetched:]
         if any(isinstance(s, (jax.ShapeDtypeStruct, jax.core.Tracer)) for s in scalars):
             raise NotSupportedError(f"{self.name}: prefetched scalars choose the blocks, so they must be concrete "
-                                    "arrays here, "
-                                    "not traced or ShapeDtypeStructs. Call it outside jax.jit.")
+                                    "arrays here, not traced or ShapeDtypeStructs. Call it outside jax.jit.")
         scalars = tuple(np.asarray(s) for s in scalars)
         flat, tree = jax.tree.flatten(arrays)
         key = tree, tuple((tuple(np.shape(a)), str(getattr(a, "dtype", type(a)))) for a in flat), tuple(
@@ -122,14 +121,12 @@ class Call:
         for kind in jax.tree.leaves(self.scratch_shapes):
             if not isinstance(kind, (_specs.Scratch, _specs.SemaphoreType)):
                 raise SpecError(f"{self.name}: scratch_shapes holds {kind!r}; give pltpu.VMEM(shape, dtype), "
-                                "pltpu.SMEM(…) or "
-                                "pltpu.SemaphoreType.DMA.")
+                                "pltpu.SMEM(…) or pltpu.SemaphoreType.DMA.")
         outs, out_tree = jax.tree.flatten(list(self.out_shape) if isinstance(self.out_shape, tuple) else self.out_shape)
         for out in outs:
             if not hasattr(out, "shape") or not hasattr(out, "dtype"):
                 raise SpecError(f"{self.name}: out_shape holds {out!r}; give jax.ShapeDtypeStruct(shape, dtype) for "
-                                "each "
-                                "output.")
+                                "each output.")
         out_specs = self._match(self.out_specs, outs, "out_specs")
         n_scratch = len(jax.tree.leaves(self.scratch_shapes))
         names = operand_names(self.kernel, len(scalars), len(flat), len(outs), n_scratch)

@@ -19,8 +19,6 @@ import numpy as np
 from .play import CODE, Play
 from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN
 
-NEVER = np.iinfo(np.int64).max // 4
-
 
 def bounds(t) -> dict[str, float]:
     """Of a Timeline: seconds below which no order of these copies and runs can go.
@@ -31,103 +29,77 @@ def bounds(t) -> dict[str, float]:
     visit. Outputs likewise (used, then emptied). Operands of one depth that change together fill a slot together, with
     X all their bytes. The largest over the operands counts. Source: the tutorial's regimes; the slots are ours.
     """
-    play, machine = t.play, t.machine
-    ways = [float(play.seconds[play.verb == CODE[v]].sum()) for v in (IN_START, OUT_START)]
-    occupied = {}  # operands that change together -> [depth, copies, seconds in the port]
+    play, ports = t.play, [float(t.play.seconds[t.play.verb == CODE[v]].sum()) for v in (IN_START, OUT_START)]
+    slots = {}  # operands that change together -> [depth, copies, seconds in the port]
     for i, x in enumerate(t.schedule.operands):
-        uses = _Uses(t, i)
-        alone = () if uses.in_turn.all() else (i,)  # a racy copy shares its slot: those in turn still count
-        group = occupied.setdefault((x.is_output, x.depth, uses.visit.tobytes(), *alone), [x.depth, 0, 0.0])
-        group[1] = int(uses.in_turn.sum())
-        group[2] += float(play.seconds[uses.starts[uses.in_turn]].sum())
-    latency = max(((n * machine.alpha + seconds + t.busy) / depth for depth, n, seconds in occupied.values()),
-                  default=0.0)
-    return {"compute": t.busy, "bandwidth": max(ways) if machine.duplex else sum(ways), "latency": latency}
+        if uses := _uses(t, i):
+            group = slots.setdefault((x.is_output, x.depth, np.diff(uses[2]).astype(bool).tobytes()), [x.depth, 0, 0.0])
+            group[1:] = len(uses[0]), group[2] + float(play.seconds[uses[0]].sum())
+    latency = max([(n * t.machine.alpha + port + t.busy) / depth for depth, n, port in slots.values()], default=0.0)
+    return {"compute": t.busy, "bandwidth": max(ports) if t.machine.duplex else sum(ports), "latency": latency}
 
 
 def excess(t) -> dict[str, float]:
     """Of a Timeline: cause -> seconds, 0 or more, that sum to its total less the largest of its bounds."""
     play, least = t.play, max(t.terms.values())
-    inputs = [_Uses(t, i) for i, x in enumerate(t.schedule.operands) if not x.is_output]
-
-    def last_run(play):
-        runs = np.flatnonzero(play.verb == CODE[RUN])
-        return play.times(t.machine.alpha, t.machine.duplex)[0][runs[-1]] + t.step_seconds if len(runs) else 0.0
-
-    without = {"drain": lambda: t.runs[-1] + t.step_seconds if len(t.runs) else 0.0,
-               "wait-out": lambda: last_run(play.where(play.verb != CODE[OUT_WAIT])),
-               "port queue": lambda: last_run(play.where(~np.isin(play.verb, (CODE[OUT_START], CODE[OUT_WAIT])))),
-               "order": lambda: last_run(_early(play, inputs))}
-    causes, left = {}, t.total
-    for cause, time in {"": lambda: t.total, **without}.items():
-        before, left = left, min(left, time())
-        left = left if left > least * (1 + 1e-12) else least  # rounding is no cause
-        causes[cause] = float(before - left)
-    del causes[""]
-    first = (play.seconds[u.starts[u.visit[0]]] for u in inputs if len(u.visit) and u.visit[0] >= 0)
-    trip = t.machine.alpha + float(sum(first)) + t.step_seconds
-    fill = left - least if left - least <= trip * (1 + 1e-9) else trip
-    return {"fill": float(fill), **causes, "uneven": float(left - least - fill)}
+    runs, out = play.verb == CODE[RUN], np.isin(play.verb, (CODE[OUT_START], CODE[OUT_WAIT]))
+    inputs = [(x.depth, _uses(t, i)) for i, x in enumerate(t.schedule.operands) if not x.is_output]
+    ends = {"drain": t.runs[-1] + t.step_seconds if len(t.runs) else 0.0,  # when the last run is over, if …
+            "wait-out": _last_run(t, play.where(play.verb != CODE[OUT_WAIT])),
+            "port queue": _last_run(t, play.where(~out)),
+            "order": _last_run(t, _early(play, inputs)) if all(uses for _, uses in inputs) else t.total}
+    left = np.minimum.accumulate([t.total, *ends.values()])
+    left = np.where(left > least * (1 + 1e-12), left, least)  # rounding is no cause
+    first = sum(float(play.seconds[u[0][u[2][0]]]) for _, u in inputs if u and runs.any() and u[2][0] >= 0)
+    over, trip = float(left[-1]) - least, t.machine.alpha + first + t.step_seconds
+    fill = over if over <= trip * (1 + 1e-9) else trip
+    return {"fill": fill, **dict(zip(ends, (-np.diff(left)).tolist(), strict=True)), "uneven": over - fill}
 
 
-def _early(play: Play, inputs: list["_Uses"]) -> Play:
+def _last_run(t, play: Play) -> float:
+    """When the last step is over, if this is what happens."""
+    times, runs = play.times(t.machine)[0], np.flatnonzero(play.verb == CODE[RUN])
+    return times[runs[-1]] + t.step_seconds if len(runs) else 0.0
+
+
+def _early(play: Play, inputs) -> Play:
     """Copies in and runs alone: fetches as soon as a slot is free, those needed first in front; waits right before use.
 
     A copy may use any slot of its operand here, not only the one that the program gave it.
     """
     runs = np.flatnonzero(play.verb == CODE[RUN])
-    waits = np.full(int(play.copy.max(initial=-1)) + 1, -1)
-    waiting = np.flatnonzero((play.verb == CODE[IN_WAIT]) & (play.copy >= 0))
-    waits[play.copy[waiting]] = waiting
-    # Events, and what they are sorted by: the step before which they happen, phase, step that needs them, operand.
-    events, keys = [runs], [np.stack([np.arange(len(runs)), np.full(len(runs), 2), runs, runs])]
-    for i, uses in enumerate(inputs):
-        n = len(uses.starts)
-        first, last, used = np.full(n, len(runs)), np.full(n, -1), np.flatnonzero(uses.visit >= 0)
-        np.minimum.at(first, uses.visit[used], used)
-        np.maximum.at(last, uses.visit[used], used)
-        free = np.concatenate([np.zeros(uses.depth, np.int64), 1 + np.maximum.accumulate(last)])[:n]
-        wait = waits[play.copy[uses.starts]]
-        events += [uses.starts, wait[wait >= 0]]
-        keys += [np.stack([free, np.full(n, 0), first, np.full(n, i)]),
-                 np.stack([first, np.full(n, 1), first, np.full(n, i)])[:, wait >= 0]]
-    step, phase, need, operand = np.concatenate(keys, 1)
-    return play.where(np.concatenate(events)[np.lexsort((operand, need, phase, step))])
+    # Rows: event, and what it is sorted by: the step before which it happens, phase, step that needs it, operand.
+    rows = [np.stack([runs, np.arange(len(runs)), np.full(len(runs), 2), runs, runs])]
+    for i, (depth, (starts, waits, visit)) in enumerate(inputs):
+        n, used = len(starts), np.flatnonzero(visit >= 0)
+        first, last = np.full(n, len(runs)), np.full(n, -1)
+        np.minimum.at(first, visit[used], used)
+        np.maximum.at(last, visit[used], used)
+        free = np.concatenate([np.zeros(depth, int), 1 + np.maximum.accumulate(last)])[:n]
+        rows += [np.stack([starts, free, np.full(n, 0), first, np.full(n, i)]),
+                 np.stack([waits, first, np.full(n, 1), first, np.full(n, i)])]
+    event, step, phase, need, operand = np.concatenate(rows, 1)
+    return play.where(event[np.lexsort((operand, need, phase, step))])
 
 
-class _Uses:
-    """What one operand's copies are for: `starts` (their events), and `visit`, the copy that each run reads or fills.
+def _uses(t, i: int):
+    """What the copies of one operand are for: their starts and waits (events), and the copy of each run, or -1.
 
-    `in_turn`: is a copy waited for before its slot is copied or used again? `visit` is -1 where there is no copy.
+    A run reads the last copy into its slot, or fills the next copy out of it. None if a start is not followed by its
+    wait on its slot: copies then meet each other, or a run.
     """
-
-    def __init__(self, t, i: int):
-        c, x, play = t.schedule.columns, t.schedule.operands[i], t.play
-        start, wait = (OUT_START, OUT_WAIT) if x.is_output else (IN_START, IN_WAIT)
-        self.depth = x.depth
-        self.starts = np.flatnonzero((c.verb == CODE[start]) & (c.operand == i))
-        runs, end = np.flatnonzero(c.verb == CODE[RUN]), len(c.verb) + 1
-        at = c.slot[self.starts] * end + self.starts  # one long line: the events of slot 0, then those of slot 1, …
-        order = np.argsort(at)
-        at, use = at[order], c.runs[:, i] * end + runs
-        near = np.searchsorted(at, use) - (0 if x.is_output else 1)  # the next copy out, or the last copy in
-        ok = (near >= 0) & (near < len(at))
-        ok[ok] = at[near[ok]] // end == c.runs[ok, i]
-        self.visit = np.full(len(runs), -1)
-        self.visit[ok] = order[near[ok]]
-        waited = np.full(int(play.copy.max(initial=-1)) + 1, NEVER)
-        waits = (c.verb == CODE[wait]) & (c.operand == i) & (play.copy >= 0)
-        waited[play.copy[waits]] = np.flatnonzero(waits)
-        until = np.minimum(_following(at, np.sort(use), end), _following(at, at, end))
-        self.in_turn = np.empty(len(at), bool)
-        self.in_turn[order] = waited[play.copy[self.starts[order]]] <= until
-
-
-def _following(at, events, end):
-    """For each place on the line the next event of the same slot, or NEVER."""
-    k = np.searchsorted(events, at, "right")
-    found = np.full(len(at), NEVER)
-    inside = k < len(events)
-    inside[inside] = events[k[inside]] // end == at[inside] // end
-    found[inside] = events[k[inside]] % end
-    return found
+    c, is_output = t.schedule.columns, t.schedule.operands[i].is_output
+    mine, runs = np.flatnonzero(c.operand == i), np.flatnonzero(c.operand < 0)
+    event, slot = np.concatenate([mine, runs]), np.concatenate([c.slot[mine], c.runs[:, i]])
+    line = np.lexsort((event, slot))  # the events of slot 0, then those of slot 1, …
+    event, slot, verb = event[line], np.append(slot[line], -1), np.append(c.verb[event[line]], -1)
+    start, run = np.isin(verb, (CODE[IN_START], CODE[OUT_START])), np.flatnonzero(verb == CODE[RUN])
+    at = np.flatnonzero(start)
+    if not np.isin(verb[at + 1], (CODE[IN_WAIT], CODE[OUT_WAIT])).all() or (slot[at] != slot[at + 1]).any():
+        return None
+    near = np.cumsum(start)[run] - (0 if is_output else 1)
+    known = (near >= 0) & (near < len(at))
+    known[known] = slot[at[near[known]]] == slot[run[known]]
+    starts, visit = np.sort(event[at]), np.full(len(runs), -1)
+    visit[np.searchsorted(runs, event[run[known]])] = np.searchsorted(starts, event[at[near[known]]])
+    return starts, event[at + 1][np.argsort(event[at])], visit

@@ -71,8 +71,7 @@ def sync_copy(src_ref, dst_ref) -> None:
 def make_async_remote_copy(*args, **kwargs):
     """Copies between chips are not simulated yet."""
     raise NotSupportedError("make_async_remote_copy is not supported yet. Model the neighbour's buffer as another "
-                            "operand, and "
-                            "copy to it with make_async_copy.")
+                            "operand, and copy to it with make_async_copy.")
 
 
 def run_scoped(f, *types, **kw_types) -> Any:

@@ -25,69 +25,40 @@ class Play(NamedTuple):
         """Some of the events, or all in another order."""
         return Play(*(column[chosen] for column in self))
 
-    def times(self, alpha: float, duplex: bool) -> tuple[list[float], float]:
+    def times(self, machine: Machine) -> tuple[list[float], float]:
         """When each event happens (a run starts, a port begins with a copy, a wait is over), and when all is over."""
-        # With one port for both ways, a copy out is one more copy in.
-        verb = self.verb if duplex else np.where(self.verb == CODE[OUT_START], CODE[IN_START], self.verb)
-        arrives = [0.0] * (int(self.copy.max(initial=-1)) + 1)
-        in_start, run, out_start = CODE[IN_START], CODE[RUN], CODE[OUT_START]
-        now = in_free = out_free = last = 0.0
-        times = []
-        for what, seconds, copy in zip(verb.tolist(), self.seconds.tolist(), self.copy.tolist(), strict=True):
-            if what == in_start:
-                start = now if now > in_free else in_free
-                in_free = start + seconds
-                arrives[copy] = last_in = in_free + alpha
-                last = last_in if last_in > last else last
+        ports = {CODE[IN_START]: 0, CODE[OUT_START]: int(machine.duplex)}
+        run, alpha, now, free, times = CODE[RUN], machine.alpha, 0.0, [0.0, 0.0], []
+        arrives = [0.0] * (1 + int(self.copy.max(initial=-1)))
+        for verb, seconds, copy in zip(*(column.tolist() for column in self), strict=True):
+            if verb in ports:
+                port = ports[verb]
+                start = now if now > free[port] else free[port]
+                free[port] = start + seconds
+                arrives[copy] = free[port] + alpha
                 times.append(start)
-            elif what == run:
+            elif verb == run:
                 times.append(now)
                 now += seconds
-            elif what == out_start:
-                start = now if now > out_free else out_free
-                out_free = start + seconds
-                arrives[copy] = last_out = out_free + alpha
-                last = last_out if last_out > last else last
-                times.append(start)
             else:
                 if copy >= 0 and arrives[copy] > now:
                     now = arrives[copy]
                 times.append(now)
-        return times, max(now, last)
-
-
-def seconds_of(schedule: Schedule, machine: Machine) -> float:
-    """Seconds of a step in the core, Y/F: each unit's work at its own rate, one after the other."""
-    by_unit = sum(n / machine.rate(unit, dtype) for unit, dtype, n in schedule.work)
-    return by_unit + (schedule.flops - sum(n for *_, n in schedule.work)) / machine.flops
+        return times, max(now, *arrives, 0.0)
 
 
 def play_of(schedule: Schedule, machine: Machine, step_seconds: float) -> Play:
-    """All events of a schedule, in program order."""
-    verb = schedule.columns.verb
-    seconds = np.where(verb == CODE[RUN], step_seconds, schedule.copied_bytes / machine.beta)
-    return Play(verb, seconds, _paired(schedule))
-
-
-def _paired(schedule: Schedule) -> np.ndarray:
-    """For each start the number of its copy, for each wait the number of the copy it waits for; else -1."""
+    """All events of a schedule, in program order. Copies of one slot and direction are waited for in order of start."""
     c = schedule.columns
-    starts = (c.verb == CODE[IN_START]) | (c.verb == CODE[OUT_START])
-    copy = np.where(starts, np.cumsum(starts) - 1, -1)
-    # Copies of one slot and direction arrive in order of start, and are waited for in that order.
-    deep = c.slot.max(initial=0) + 1
-    place = (c.operand * deep + c.slot) * 2 + ((c.verb == CODE[OUT_START]) | (c.verb == CODE[OUT_WAIT]))
-    events = np.flatnonzero(c.verb != CODE[RUN])
-    order = events[np.argsort(place[events], kind="stable")]
-    first, second = order[0::2], order[1::2]
-    if len(first) == len(second) and (place[first] == place[second]).all() and starts[first].all() and not (
-            starts[second].any()):
-        copy[second] = copy[first]  # they take turns, as in any pipeline of ours
-        return copy
-    waiting = defaultdict(deque)
-    for i in events.tolist():
-        if starts[i]:
-            waiting[place[i]].append(copy[i])
-        elif waiting[place[i]]:
-            copy[i] = waiting[place[i]].popleft()
-    return copy
+    out = np.isin(c.verb, (CODE[OUT_START], CODE[OUT_WAIT]))
+    place = np.where(c.operand < 0, -1, (c.operand * (c.slot.max(initial=0) + 1) + c.slot) * 2 + out)
+    copy, waiting, started = [], defaultdict(deque), 0
+    for verb, where in zip(c.verb.tolist(), place.tolist(), strict=True):
+        if verb in (CODE[IN_START], CODE[OUT_START]):
+            copy.append(started)
+            waiting[where].append(started)
+            started += 1
+        else:  # nothing is ever started at a run's place, -1
+            copy.append(waiting[where].popleft() if waiting[where] else -1)
+    seconds = np.where(c.operand < 0, step_seconds, schedule.copied_bytes / machine.beta)
+    return Play(c.verb, seconds, np.array(copy, int))

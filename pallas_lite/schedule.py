@@ -177,16 +177,15 @@ class Schedule:
     def copied_bytes(self) -> np.ndarray:
         """The bytes that each event's copy moves, 0 for a run or a wait. Past the array's edge nothing is moved."""
         c = self.columns
-        starts = (c.verb == VERBS.index(IN_START)) | (c.verb == VERBS.index(OUT_START))
-        out = np.zeros(len(c.verb), np.int64)
+        starts = np.isin(c.verb, (VERBS.index(IN_START), VERBS.index(OUT_START)))
+        moved = np.array([*(x.block_bytes for x in self.operands), 0])[c.operand] * starts
         for i, x in enumerate(self.operands):
-            mine = np.flatnonzero(starts & (c.operand == i))
-            out[mine] = x.block_bytes
-            if x.ragged and len(mine):
+            if x.ragged:
+                mine = np.flatnonzero(starts & (c.operand == i))
                 used, which = np.unique(c.block[mine], return_inverse=True)
-                sizes = [math.prod(b - a for a, b in window(x, c.blocks[k])[0]) for k in used.tolist()]
-                out[mine] = (np.array(sizes) * (x.block_bytes // math.prod(x.block_shape)))[which]
-        return out
+                inside = [math.prod(b - a for a, b in window(x, c.blocks[k])[0]) for k in used.tolist()]
+                moved[mine] = np.array(inside, int)[which] * (x.block_bytes // math.prod(x.block_shape))
+        return moved
 
     @property
     def hbm_bytes(self) -> dict[str, int]:

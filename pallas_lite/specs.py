@@ -255,8 +255,7 @@ def _check_range(where, blocks, shape, sizes, padding):
             "Change the index map, the grid or the block shape.")
     raise BlockIndexError(f"{where}, step {step}: index_map gives {tuple(table[step].tolist())}, but block index "
                           f"{table[step, d]} is out of range in dimension {d} ({many(counts[d], 'block')} of "
-                          f"{sizes[d]}, so 0 "
-                          f"to {counts[d] - 1}). {mend}")
+                          f"{sizes[d]}, so 0 to {counts[d] - 1}). {mend}")
 
 
 def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars=()) -> list[tuple[int, ...]]:
@@ -324,10 +323,9 @@ def _check_arity(index_map, where, grid, scalars):
 
 def _check_index(index, where, indices, rank):
     if len(index) != rank:
-        raise SpecError(f"{where}: index_map{indices} returns "
-                        f"{many(len(index), 'block index', 'block indices')} {index}, but block_shape has "
-                        f"{many(rank, 'dimension')}. Return one block index for each of them "
-                        "(0 for a dimension that is not cut).")
+        raise SpecError(f"{where}: index_map{indices} returns {many(len(index), 'block index', 'block indices')} "
+                        f"{index}, but block_shape has {many(rank, 'dimension')}. Return one block index for each of "
+                        "them (0 for a dimension that is not cut).")
     for b in index:
         if not np.issubdtype(np.asarray(b).dtype, np.integer):
             raise SpecError(f"{where}: index_map{indices} returns {b!r}; block indices are whole numbers (use // to "

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import causes
 from .hardware import TOY, Machine
-from .play import CODE, Play, play_of, seconds_of
+from .play import CODE, Play, play_of
 from .schedule import IN_START, OUT_START, RUN, Schedule
 from .verify import Hazard
 
@@ -95,15 +95,9 @@ class Timeline:
         """Seconds after the last step has run."""
         return self.total - (float(self.runs[-1]) + self.step_seconds if len(self.runs) else 0.0)
 
-    @property
-    def hbm_bytes(self) -> dict[str, int]:
-        """Bytes that the copies move: "in" from HBM, "out" to it, and in "total"."""
-        return self.schedule.hbm_bytes
-
-    @property
-    def intensity(self) -> float:
-        """Operations for each byte that moves between HBM and SRAM."""
-        return self.schedule.intensity
+    hbm_bytes = property(lambda self: self.schedule.hbm_bytes, doc="Bytes that the copies move: in, out and in total.")
+    sram_bytes = property(lambda self: self.schedule.sram_bytes, doc="Bytes of all slots and of the scratch buffers.")
+    intensity = property(lambda self: self.schedule.intensity, doc="Operations for each byte that the copies move.")
 
     # -- why it takes that long
 
@@ -138,40 +132,33 @@ class Timeline:
     @property
     def sram_report(self) -> str:
         """The SRAM that the kernel needs, item by item, and whether the machine has as much."""
-        need, has = self.schedule.sram_bytes, self.machine.sram_bytes
-        rows = [(x.name, f"{x.depth} × {x.dtype or 'block '}{list(x.block_shape) if x.dtype else ''}".rstrip(),
-                 f"{x.depth} × {x.block_bytes:,}", x.depth * x.block_bytes) for x in self.schedule.operands]
-        rows += [(name, what, "scratch", size) for name, what, size in self.schedule.scratch]
-        wide = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
-        lines = [f"  {a:{wide[0]}}  {b:{wide[1]}}  {c:>{wide[2]}} = {size:,} bytes" for a, b, c, size in rows]
-        verdict = f", over by {need - has:,}" if need > has else f", {has - need:,} are left for the body's temporaries"
-        return "\n".join([f"It needs {need:,} bytes of SRAM; one kernel has {has:,} on {self.machine.name}{verdict}.",
-                          *lines])
+        need, has = self.sram_bytes, self.machine.sram_bytes
+        rest = f"over by {need - has:,}" if need > has else f"{has - need:,} are left for the body's temporaries"
+        rows = [f"  {x.name}: {x.depth} × {x.block_bytes:,} ({x.dtype}{list(x.block_shape)}) = "
+                f"{x.depth * x.block_bytes:,} bytes" for x in self.schedule.operands]
+        rows += [f"  {name}: scratch ({what}) = {size:,} bytes" for name, what, size in self.schedule.scratch]
+        head = f"It needs {need:,} bytes of SRAM; one kernel has {has:,} on {self.machine.name}, {rest}."
+        return "\n".join([head, *rows])
 
     @property
     def hazards(self) -> list[Hazard]:
         """[] or one hazard: the slots and the scratch do not fit into the SRAM, so a compiler refuses the kernel."""
-        x = max(self.schedule.operands, key=lambda x: x.depth * x.block_bytes, default=None)
-        if self.schedule.sram_bytes <= self.machine.sram_bytes:
+        if self.sram_bytes <= self.machine.sram_bytes:
             return []
-        fewer = f", fewer slots (Buffered({x.depth - 1}))" if x and x.depth > 1 else ""
-        more = self.machine.physical_sram_bytes
-        lift = (f"; on a TPU, CompilerParams(vmem_limit_bytes=…) lifts the limit, of {more:,} that there are"
-                if more >= self.schedule.sram_bytes > self.machine.sram_bytes else "")
-        mend = f"Use smaller blocks{fewer}{f', first of all for {x.name}' if x else ''}{lift}."
-        return [Hazard("sram", self.sram_report, mend, x.name if x else "", 0, -1, ())]
+        sizes = {x.name: x.depth * x.block_bytes for x in self.schedule.operands}
+        largest, most = max(sizes, key=sizes.get, default=""), self.machine.physical_sram_bytes
+        lift = f"; on a TPU, CompilerParams(vmem_limit_bytes=…) gives up to {most:,}" if most >= self.sram_bytes else ""
+        mend = f"Use smaller blocks or fewer slots (Buffered(n)), first of all for {largest}{lift}."
+        return [Hazard("sram", self.sram_report, mend, largest, 0, -1, ())]
 
     def __str__(self) -> str:
         unit, name = unit_of(self.total)
-
-        def listed(times):
-            return ", ".join(f"{k} {v / unit:.4g}" for k, v in times.items())
-        excess = {k: v for k, v in self.excess.items() if v > 1e-9 * self.total}
-        above = f"; above them: {listed(excess)}" if excess else ""
+        terms, excess = (", ".join(f"{k} {v / unit:.4g}" for k, v in times.items() if k in self.terms or v)
+                         for times in (self.terms, self.excess))
         refused = "".join(f"\n{h.message}\n  {h.mend}" for h in self.hazards)
         return (f"{self.schedule.name} on {self.machine.name}: {self.total / unit:.4g} {name} modelled, core busy "
-                f"{self.utilisation:.0%}, {self.bound}-bound (lower bounds: {listed(self.terms)}{above} {name}), fill "
-                f"{self.fill / unit:.4g}, drain {self.drain / unit:.4g} {name}{refused}")
+                f"{self.utilisation:.0%}, {self.bound}-bound (lower bounds: {terms} {name}; above them: "
+                f"{excess or 'nothing'}), fill {self.fill / unit:.4g}, drain {self.drain / unit:.4g} {name}{refused}")
 
     __repr__ = __str__
 
@@ -188,7 +175,9 @@ def timeline(schedule: Schedule, machine: Machine = TOY, *, step_seconds: float 
 
     `step_seconds`: how long the core takes for a step, where that is known better than Y/F has it.
     """
-    step_seconds = seconds_of(schedule, machine) if step_seconds is None else step_seconds
+    if step_seconds is None:  # Y/F: each unit's work at its own rate, one after the other
+        rest = schedule.flops - sum(n for *_, n in schedule.work)
+        step_seconds = rest / machine.flops + sum(n / machine.rate(unit, dtype) for unit, dtype, n in schedule.work)
     play = play_of(schedule, machine, step_seconds)
-    times, total = play.times(machine.alpha, machine.duplex)
+    times, total = play.times(machine)
     return Timeline(schedule, machine, step_seconds, total, play, times)

@@ -153,8 +153,7 @@ class Traced:
         if self.manual:
             if under_jit:
                 raise NotSupportedError(f"{self.call.name}: a kernel that starts its own copies is not supported under "
-                                        "jax.jit "
-                                        "or jax.vmap yet. Call it outside, on concrete arrays.")
+                                        "jax.jit or jax.vmap yet. Call it outside, on concrete arrays.")
             values, hazards = self._stepped(inputs)
             self.report(self._grid_hazards + hazards)
             return self._results(values)

@@ -107,11 +107,11 @@ def test_sram_that_does_not_fit_is_refused_item_by_item_and_still_timed():
     assert hazard.kind == "sram"
     assert hazard.message == t.sram_report == """\
 It needs 18,874,368 bytes of SRAM; one kernel has 16,777,216 on TPU v5e, over by 2,097,152.
-  in0       2 × float32[1024, 1024]  2 × 4,194,304 = 8,388,608 bytes
-  out0      2 × float32[1024, 1024]  2 × 4,194,304 = 8,388,608 bytes
-  scratch0  float32[1024, 512]             scratch = 2,097,152 bytes"""
-    assert hazard.mend == ("Use smaller blocks, fewer slots (Buffered(1)), first of all for in0; on a TPU, "
-                           "CompilerParams(vmem_limit_bytes=…) lifts the limit, of 134,217,728 that there are.")
+  in0: 2 × 4,194,304 (float32[1024, 1024]) = 8,388,608 bytes
+  out0: 2 × 4,194,304 (float32[1024, 1024]) = 8,388,608 bytes
+  scratch0: scratch (float32[1024, 512]) = 2,097,152 bytes"""
+    assert hazard.mend == ("Use smaller blocks or fewer slots (Buffered(n)), first of all for in0; on a TPU, "
+                           "CompilerParams(vmem_limit_bytes=…) gives up to 134,217,728.")
     assert str(t).endswith(f"{hazard.message}\n  {hazard.mend}")
 
 
