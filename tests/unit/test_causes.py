@@ -16,6 +16,12 @@ US, CONFIGURATIONS = 1e-6, 1000
 CAUSES = {"fill", "drain", "wait-out", "port queue", "order", "uneven"}
 
 
+def inside(x, block):
+    """Bytes of the part of a one-dimensional block that lies in its array."""
+    (n,), size = x.block_shape, (x.array_shape or [10**9])[0]
+    return x.block_bytes // n * (min(block[0] * n + n, size) - block[0] * n)
+
+
 def naive(schedule, machine, step_seconds):
     """The time model, event by event, as the contract words it: when all is over."""
     operands = {x.name: x for x in schedule.operands}
@@ -25,7 +31,7 @@ def naive(schedule, machine, step_seconds):
             now += step_seconds
         elif e.verb in (IN_START, OUT_START):
             way = e.verb if machine.duplex else "both"
-            port[way] = max(now, port[way]) + operands[e.operand].block_bytes / machine.beta
+            port[way] = max(now, port[way]) + inside(operands[e.operand], e.block) / machine.beta
             in_flight[e.operand, e.slot, e.verb].append(port[way] + machine.alpha)
             last = max(last, port[way] + machine.alpha)
         else:
@@ -34,8 +40,8 @@ def naive(schedule, machine, step_seconds):
     return max(now, last)
 
 
-def operand(name, blocks, depth, is_output, elements):
-    count = (max(blocks) + 1) * elements
+def operand(name, blocks, depth, is_output, elements, missing=0):
+    count = (max(blocks) + 1) * elements - missing  # of the last block
     return Operand(name, name, is_output, depth, (count,), np.dtype("float32"), (elements,), (), [(b,) for b in blocks])
 
 
@@ -62,8 +68,8 @@ def configuration(seed):
     operands = [operand(f"x{i}", list(range(steps)) if even else block_order(rng, steps),
                         depth if even else int(rng.integers(1, 6)), False, int(rng.integers(1, 100)))
                 for i in range(inputs)]
-    operands += [operand(f"o{i}", block_order(rng, steps), int(rng.integers(1, 5)), True, int(rng.integers(1, 100)))
-                 for i in range(outputs)]
+    operands += [operand(f"o{i}", block_order(rng, steps), int(rng.integers(1, 5)), True, n, int(rng.integers(n)))
+                 for i, n in enumerate(rng.integers(1, 100, outputs).tolist())]
     alpha, copy, work = 10.0 ** rng.uniform(-2, 2, 3) * (rng.random(3) > 0.1)
     machine = TOY.with_(alpha=alpha, beta=400 / max(copy, 1e-2), flops=1.0, duplex=bool(rng.integers(2)))
     return machine, record(steps, operands, flops=float(work)), even and not outputs
