@@ -134,7 +134,7 @@ class Timeline:
         """The SRAM that the kernel needs, item by item, and whether the machine has as much."""
         need, has = self.sram_bytes, self.machine.sram_bytes
         rest = f"over by {need - has:,}" if need > has else f"{has - need:,} are left for the body's temporaries"
-        rows = [f"  {x.name}: {x.depth} × {x.block_bytes:,} ({x.dtype}{list(x.block_shape)}) = "
+        rows = [f"  {x.name}: {x.depth} × {x.block_bytes:,}{f' ({x.dtype}{list(x.block_shape)})' if x.dtype else ''} = "
                 f"{x.depth * x.block_bytes:,} bytes" for x in self.schedule.operands]
         rows += [f"  {name}: scratch ({what}) = {size:,} bytes" for name, what, size in self.schedule.scratch]
         head = f"It needs {need:,} bytes of SRAM; one kernel has {has:,} on {self.machine.name}, {rest}."

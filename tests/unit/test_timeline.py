@@ -63,9 +63,29 @@ def test_inputs_only_time_lies_between_the_bound_and_one_fill_more(steps, depth,
 
 
 def test_sram_that_does_not_fit_is_said():
-    assert "needs 40,000 bytes of SRAM; one kernel has 16,000" in str(
-        pl.timeline(pl.record(loops.rolled, 4, block_bytes=10_000)))
+    assert str(pl.timeline(pl.record(loops.rolled, 4, block_bytes=10_000))).endswith("""
+It needs 40,000 bytes of SRAM; one kernel has 16,000 on toy, over by 24,000.
+  X: 2 × 10,000 = 20,000 bytes
+  Y: 2 × 10,000 = 20,000 bytes
+  Use smaller blocks or fewer slots (Buffered(n)), first of all for X.""")
     assert "SRAM" not in str(pl.timeline(pl.record(loops.rolled, 4)))
+
+
+def test_a_timeline_names_its_excess():
+    assert str(pl.timeline(pl.record(loops.blocking, 6))) == (
+        "blocking on toy: 18 µs modelled, core busy 33%, order-bound (lower bounds: compute 6, bandwidth 6, latency 6 µs; "
+        "above them: fill 1, drain 1, wait-out 5, order 5), fill 1, drain 1 µs")
+
+
+def test_bubbles_are_the_cores_waits_and_what_for():
+    t = pl.timeline(pl.record(loops.blocking, 2))
+    assert [(round(b.seconds / US, 6), b.label, t.schedule[b.event].verb) for b in t.bubbles] == [
+        (1, "wait X[0]", "copy_in_wait"), (1, "wait Y[0]", "copy_out_wait")] * 2
+    assert t.busy + sum(b.seconds for b in t.bubbles) == pytest.approx(t.total)
+
+
+def test_a_step_may_be_given_in_seconds():
+    assert pl.timeline(pl.record(loops.rolled, 6), step_seconds=5 * US).total == pytest.approx((1 + 6 * 5 + 1) * US)
 
 
 def test_a_timeline_says_in_words_that_it_is_modelled():
