@@ -211,4 +211,6 @@ def test_mixed_depths_each_count_with_their_own_slots():
     assert t.terms["latency"] == 30 * (10 + 1 + 1)  # x alone: its one slot is filled and used in turn
     both = pl.timeline(record(30, [x, operand("y", list(range(30)), 1, False, 1)], flops=1.0), machine)
     assert both.terms["latency"] == 30 * (10 + 2 + 1)
+    kept = pl.timeline(record(30, [x, operand("y", [t // 3 for t in range(30)], 1, False, 9)], flops=1.0), machine)
+    assert kept.terms["latency"] == max(30 * (10 + 1) + 30, 10 * (10 + 9) + 30)  # each with its own visits
     check_split(t)

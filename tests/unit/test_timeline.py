@@ -73,8 +73,8 @@ It needs 40,000 bytes of SRAM; one kernel has 16,000 on toy, over by 24,000.
 
 def test_a_timeline_names_its_excess():
     assert str(pl.timeline(pl.record(loops.blocking, 6))) == (
-        "blocking on toy: 18 µs modelled, core busy 33%, order-bound (lower bounds: compute 6, bandwidth 6, latency 6 µs; "
-        "above them: fill 1, drain 1, wait-out 5, order 5), fill 1, drain 1 µs")
+        "blocking on toy: 18 µs modelled, core busy 33%, order-bound (lower bounds: compute 6, bandwidth 6, latency 6 "
+        "µs; above them: fill 1, drain 1, wait-out 5, order 5), fill 1, drain 1 µs")
 
 
 def test_bubbles_are_the_cores_waits_and_what_for():
