@@ -134,6 +134,9 @@ SMALLEST = {  # what it shows -> its hazards
                                         in_specs=[pl.BlockSpec((4,), lambda i: (i,), pipeline_mode=pl.Buffered(1))]),
     "a grid whose steps all do the same": lambda: call(copy, shape(4), X8, grid=(2,), in_specs=[FIRST],
                                                        out_specs=FIRST),
+    "slots that do not fit into SRAM": lambda: pl.pallas_call(
+        copy, shape(8000), grid=(8,), in_specs=[pl.BlockSpec((1000,), lambda i: (i,), pipeline_mode=pl.Buffered(3))],
+        out_specs=pl.BlockSpec((1000,), lambda i: (i,))).trace(shape(8000)).timeline(pl.hardware.TOY).hazards,
 }
 
 
