@@ -18,6 +18,7 @@ from jax.experimental.pallas import run_state
 from .errors import BlockIndexError, PallasLiteError, SpecError, many
 from .memory import garbage_value
 from .refs import Ref, TracedMemory
+from .slips import SLIPS, said_plainly
 
 _silent = contextvars.ContextVar("does debug_print print nothing? None: it prints", default=None)
 _position = contextvars.ContextVar("grid position of the running kernel", default=None)
@@ -177,8 +178,9 @@ class Body:
     def refuse(self, i: int, t: int):
         """The error for an access past the end of ref i, at step t."""
         name, shape, _ = self.avals[i]
-        raise BlockIndexError(f"step {t}: an index into {name}, which has shape {tuple(shape)}, goes past its end. A "
-                              "slice past the end does not shift: guard it, or make the block larger.")
+        raise BlockIndexError(f"step {t}: an index into {name}, which has shape {tuple(shape)}, goes past its end or "
+                              "below 0. A slice does not shift, nor count from the end: guard it, or make the block "
+                              "larger.")
 
     @property
     def moving(self) -> list[int]:
@@ -197,7 +199,10 @@ class Body:
 def run_kernel(kernel, unflatten, refs, ids, grid):
     args, kwargs = unflatten(refs)
     with at_position(ids, grid):
-        out = kernel(*args, **kwargs)
+        try:
+            out = kernel(*args, **kwargs)
+        except tuple(kind for kind, _ in SLIPS) as error:
+            raise said_plainly(kernel_name(kernel), error) from None
     if out is not None:
         raise SpecError(f"{kernel_name(kernel)} returns a value; a kernel returns nothing and writes its results into "
                         "its output refs (o_ref[...] = ...).")

@@ -33,7 +33,7 @@ class CostEstimate:
     remote_bytes_transferred: int = 0
 
 
-def pallas_call(kernel, out_shape, *, grid_spec=None, grid=(), in_specs=None, out_specs=None, scratch_shapes=(),
+def pallas_call(kernel, out_shape=None, *, grid_spec=None, grid=(), in_specs=None, out_specs=None, scratch_shapes=(),
                 input_output_aliases=None, debug=False, interpret=False, name=None, compiler_params=None,
                 cost_estimate=None, metadata=None, on_hazard="warn", backend=None) -> "Call":
     """A pipelined kernel: called like a function on arrays, or looked into with `.trace(*arrays)`.
@@ -57,6 +57,10 @@ def pallas_call(kernel, out_shape, *, grid_spec=None, grid=(), in_specs=None, ou
     if backend not in (None, "simulate", "xla"):
         raise NotSupportedError(f'backend={backend!r}: choose "simulate" or "xla". To run on a TPU or a GPU, give the '
                                 "same kernel to jax.experimental.pallas.")
+    if out_shape is None:
+        raise SpecError(f"{kernel_name(kernel)}: out_shape is missing. Give a jax.ShapeDtypeStruct for each result.")
+    if isinstance(in_specs, _specs.BlockSpec):
+        raise SpecError(f"{kernel_name(kernel)}: in_specs is one BlockSpec; give a list: in_specs=[pl.BlockSpec(…)].")
     params = interpret if isinstance(interpret, InterpretParams) else InterpretParams()
     return Call(kernel, out_shape, _specs.normalize_grid(grid), in_specs, out_specs, scratch_shapes, prefetched,
                 dict(input_output_aliases or {}), params, name or kernel_name(kernel), cost_estimate, compiler_params,
@@ -85,7 +89,7 @@ class Call:
 
     def __call__(self, *arrays):
         """The values that the hardware would give. Hazards are reported, as `on_hazard` says."""
-        arrays = jax.tree.map(lambda a: a if hasattr(a, "dtype") else jax.numpy.asarray(a), arrays)
+        arrays = jax.tree.map(self._array, arrays)
         scalars, rest = arrays[:self.prefetched], arrays[self.prefetched:]
         if any(isinstance(s, jax.core.Tracer) for s in scalars):
             # Which blocks a step takes is known only when it runs, so there is no schedule to check or to show.
@@ -101,8 +105,8 @@ class Call:
         if any(isinstance(s, (jax.ShapeDtypeStruct, jax.core.Tracer)) for s in scalars):
             raise NotSupportedError(f"{self.name}: prefetched scalars choose the blocks, so they must be concrete "
                                     "arrays here, not traced or ShapeDtypeStructs. Call it outside jax.jit.")
-        scalars = tuple(np.asarray(s) for s in scalars)
-        flat, tree = jax.tree.flatten(arrays)
+        scalars = tuple(np.asarray(self._array(s)) for s in scalars)
+        flat, tree = jax.tree.flatten(jax.tree.map(self._array, arrays))
         key = tree, tuple((tuple(np.shape(a)), str(getattr(a, "dtype", type(a)))) for a in flat), tuple(
             (s.shape, str(s.dtype), s.tobytes()) for s in scalars)
         if key not in self._traces:
@@ -111,6 +115,14 @@ class Call:
                 traced = traced.in_order(steps_in_order(self.grid, traced.parallel, np.random.default_rng(seed)))
             self._traces[key] = traced
         return self._traces[key]
+
+    def _array(self, a):
+        """An operand as JAX takes it: Python numbers as arrays; without x64, 64-bit numbers have 32 bits."""
+        a = a if hasattr(a, "dtype") else jax.numpy.asarray(a)
+        dtype = jax.dtypes.canonicalize_dtype(a.dtype)
+        if a.dtype == dtype:
+            return a
+        return a.astype(dtype) if hasattr(a, "astype") else jax.ShapeDtypeStruct(a.shape, dtype)
 
     def _trace(self, scalars, flat, tree) -> "Traced":
         for s in scalars:
@@ -127,6 +139,7 @@ class Call:
             if not hasattr(out, "shape") or not hasattr(out, "dtype"):
                 raise SpecError(f"{self.name}: out_shape holds {out!r}; give jax.ShapeDtypeStruct(shape, dtype) for "
                                 "each output.")
+        outs = list(map(self._array, outs))
         out_specs = self._match(self.out_specs, outs, "out_specs")
         n_scratch = len(jax.tree.leaves(self.scratch_shapes))
         names = operand_names(self.kernel, len(scalars), len(flat), len(outs), n_scratch)
@@ -158,7 +171,8 @@ class Call:
         if len(found) != len(flat):
             kind = "operands" if what == "in_specs" else "outputs"
             raise SpecError(f"{self.name}: {len(flat)} {kind} but {len(found)} {what}. Give one BlockSpec for each "
-                            f"{kind[:-1]}: {what} has {len(found)}, the call has {len(flat)}.")
+                            f"{kind[:-1]}: {what} has {len(found)}, the call has {len(flat)} (a list counts once for "
+                            "each entry).")
         return [s or _specs.BlockSpec() for s in found]
 
 

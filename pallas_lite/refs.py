@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import BlockIndexError, SpecError
+from .errors import BlockIndexError, SpecError, many
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,15 @@ class Ref:
     def __repr__(self):
         return f"Ref {self.memory.name} {self.dtype}{list(self.shape)}"
 
-    def _no_value(self, *_):
+    def _no_value(self, *_, **__):
         raise SpecError(f"{self.memory.name} is a ref, not a value: read it first, {self.memory.name}[...].")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _no_value
-    __matmul__ = __rmatmul__ = __pow__ = __neg__ = __lt__ = __gt__ = __le__ = __ge__ = _no_value
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _no_value
+    __neg__ = __abs__ = __lt__ = __gt__ = __le__ = __ge__ = __eq__ = __ne__ = __and__ = __or__ = __invert__ = _no_value
+    __bool__ = __int__ = __float__ = __index__ = __iter__ = __array__ = _no_value
+    __jax_array__ = property(_no_value)  # JAX asks for it before anything else
+    __hash__ = object.__hash__
 
     @property
     def at(self) -> "_At":
@@ -124,7 +128,12 @@ class Ref:
         for d, i in zip(self._kept, index, strict=True):
             n = sizes[d]
             if isinstance(i, slice):
+                if not all(s is None or is_static(s) for s in (i.start, i.stop, i.step)):
+                    raise SpecError(f"{self.memory.name}: a slice a:b has bounds that only a running step "
+                                    "knows. Give a start and a size: pl.ds(start, size).")
                 start, stop, step = i.indices(n)
+                if start >= stop and start == n:
+                    raise BlockIndexError(f"{self.memory.name}: a slice from {i.start} lies past dimension {d} of {n}.")
                 if step == 1:
                     starts[d], sizes[d] = starts[d] + start, max(stop - start, 0)
                     rest.append(slice(None))
@@ -146,6 +155,10 @@ class Ref:
             elif i is None or isinstance(i, str):
                 raise SpecError(f"{self.memory.name}: a ref cannot be indexed with {i!r}; index its value: "
                                 f"{self.memory.name}[...][{i!r}].")
+            elif np.asarray(i).dtype == bool if isinstance(i, list) else i.dtype == bool:
+                name = self.memory.name
+                raise SpecError(f"{name}: a mask cannot index a ref. Choose on the whole block: read jnp.where(mask, "
+                                f"{name}[...], other), write {name}[...] = jnp.where(mask, value, {name}[...]).")
             else:
                 rest.append(i)
                 kept.append(d)
@@ -156,8 +169,9 @@ class Ref:
     def _check(self, start, size, n, d, low=0):
         if is_static(start) and not (low <= int(start) and int(start) + size <= n):
             what = f"index {int(start)}" if size == 1 else f"slice {int(start)}:{int(start) + size}"
-            raise BlockIndexError(f"{self.memory.name}: {what} is out of range in dimension {d}, which has {n} "
-                                  f"element{'s' if n != 1 else ''}. A slice past the end does not shift.")
+            mend = "A slice past the end does not shift." if int(start) >= 0 else "A start does not count from the end."
+            raise BlockIndexError(f"{self.memory.name}: {what} is out of range in dimension {d}, which has "
+                                  f"{many(n, 'element')}. {mend}")
 
 
 class _At:

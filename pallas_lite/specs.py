@@ -183,7 +183,8 @@ def normalize_grid(grid) -> tuple[int, ...]:
     """An int, or a tuple of ints, as a tuple.  >>> normalize_grid(4)
     (4,)
     """
-    grid = (grid,) if isinstance(grid, (int, np.integer)) else tuple(grid)
+    if not isinstance(grid, (tuple, list)):
+        grid = (grid,)
     sizes = tuple(g[1] if isinstance(g, tuple) else g for g in grid)  # a named axis is a (name, size) pair
     for size in sizes:
         if not isinstance(size, (int, np.integer)) or size < 1:
@@ -212,6 +213,9 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
         return Operand(name, name, is_output, 0, shape, dtype, shape, (), [], stays_in_hbm=True)
     if callable(spec.block_shape):
         raise SpecError(f"{where}: BlockSpec takes the block_shape first, then the index_map; here they are swapped.")
+    if not isinstance(spec.block_shape, (tuple, list, type(None))):
+        raise SpecError(f"{where}: block_shape={spec.block_shape!r}; give a tuple with one entry for each dimension of "
+                        f"the array, such as ({spec.block_shape!r},).")
     dims = shape if spec.block_shape is None else tuple(spec.block_shape)
     if len(dims) != len(shape):
         raise SpecError(f"{where}: block_shape {dims} has {many(len(dims), 'dimension')}, but the array {shape} has "
@@ -251,7 +255,7 @@ def _check_range(where, blocks, shape, sizes, padding):
     # All indices of a dimension have a common factor, and would be in range without it: the classic slip.
     factor = math.gcd(*table[:, d].tolist())
     slip = factor > 1 and table[:, d].max() // factor < counts[d]
-    mend = ("index maps return block indices, not element offsets." if slip else
+    mend = ("Index maps return block indices, not element offsets." if slip else
             "Change the index map, the grid or the block shape.")
     raise BlockIndexError(f"{where}, step {step}: index_map gives {tuple(table[step].tolist())}, but block index "
                           f"{table[step, d]} is out of range in dimension {d} ({many(counts[d], 'block')} of "
@@ -279,6 +283,8 @@ def _check_traceable(index_map, where, grid, scalars):
         raise SpecError(f"{where}: Pallas traces its index_map, which needs the value of a grid index where there is "
                         "none yet. In place of a Python if, min or max, or of indexing a NumPy array, use jnp.where, "
                         f"jnp.minimum or jnp.maximum, or a prefetched scalar.\n  {str(e).splitlines()[0]}") from None
+    except Exception as error:
+        raise SpecError(f"{where}: its index_map raises {type(error).__name__}: {error}") from error
     if held:
         raise SpecError(f"{where}: its index_map holds an array ({jax.typeof(held[0])}), which Pallas does not allow. "
                         "Pass it as a prefetched scalar (pltpu.PrefetchScalarGridSpec): the index map gets it as an "
@@ -328,5 +334,5 @@ def _check_index(index, where, indices, rank):
                         "them (0 for a dimension that is not cut).")
     for b in index:
         if not np.issubdtype(np.asarray(b).dtype, np.integer):
-            raise SpecError(f"{where}: index_map{indices} returns {b!r}; block indices are whole numbers (use // to "
-                            "divide).")
+            raise SpecError(f"{where}: index_map{indices} returns {b!r}; block indices are whole numbers (use "
+                            "// to divide).")

@@ -48,8 +48,8 @@ class Buffer:
     def _in_reach(self, what):
         if self.in_hbm:
             raise SpecError(f"{self.name} is in HBM, where a kernel cannot {what} directly. Copy the part that you "
-                            "want to or "
-                            "from a VMEM buffer with make_async_copy, or give it a BlockSpec with a block_shape.")
+                            "want to or from a VMEM buffer with make_async_copy, or give it a BlockSpec with a "
+                            "block_shape.")
 
     def store(self, starts, sizes, value):
         self._in_reach("write")

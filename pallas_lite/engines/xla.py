@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from ..body import silently
+from ..errors import NotSupportedError
 from ..specs import Scratch
 
 
@@ -120,6 +121,11 @@ def _inside(starts, x):
     return inside
 
 
+def _no_derivative(primals, tangents):
+    raise NotSupportedError("a pallas_call has no derivative, here as in Pallas. Give one to the function that calls "
+                            "it, with jax.custom_vjp; its backward pass may be a kernel too.")
+
+
 def compiled(operands, extras, body, grid):
     """`run` jitted: (inputs, prefetched scalars, what memory holds, traced blocks, refill every visit?).
 
@@ -132,4 +138,6 @@ def compiled(operands, extras, body, grid):
         with silently(every_visit):
             given = [*scalars, *extras[len(scalars):]]
             return run(operands, given, body, grid, inputs, Filling(value, every_visit), traced)
-    return jax.jit(jax.custom_batching.sequential_vmap(one))
+    loop = jax.custom_jvp(jax.custom_batching.sequential_vmap(one))
+    loop.defjvp(_no_derivative)
+    return jax.jit(loop)

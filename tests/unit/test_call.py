@@ -221,7 +221,7 @@ BLOCK = pl.BlockSpec((4,), lambda i: (i,))
                             out_specs=BLOCK)(X4), pl.BlockIndexError,
      r"operand x, step 1: index_map gives \(4,\), but block index 4 is out of range in dimension 0 \(4 blocks of 4, so "
      r"0 "
-     r"to 3\)\. index maps return block indices, not element offsets\."),
+     r"to 3\)\. Index maps return block indices, not element offsets\."),
     (lambda: pl.pallas_call(copy, shape(1, 4), grid=(1,), in_specs=[pl.BlockSpec((1, 4), lambda i: (1, 0))],
                             out_specs=pl.BlockSpec((1, 4), lambda i: (0, 0)))(jnp.ones((1, 4))), pl.BlockIndexError,
      r"operand x, step 0: .* block index 1 .* \(1 block of 1, so 0 to 0\)"),

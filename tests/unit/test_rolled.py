@@ -92,22 +92,20 @@ def test_a_gather_by_prefetched_scalars(golden):
 class Row:
     """`x` in the printed text: indexing it gives a name and numbers."""
 
-    def __init__(self, name, blocks=()):
-        self.name, self.blocks = name, blocks
+    def __init__(self, name):
+        self.name = name
 
     def __getitem__(self, index):
         return (self.name, *(index if isinstance(index, tuple) else (index,)))
 
 
-def run_the_text(text, blocks):
+def run_the_text(text, names):
     """Runs what is printed as a Python program; returns the calls that it makes, as (verb, arguments…)."""
     text = re.sub(r"run step \w+ on (.*)", r"run(\1)", text.replace(" →", ","))
     calls = []
-    names = {name: Row(name, table) for name, table in blocks.items()}
+    names = {name: Row(name) for name in names}
     for verb in ("copy_in_start", "copy_in_wait", "run", "copy_out_start", "copy_out_wait"):
         names[verb] = lambda *places, verb=verb: calls.append((verb, *places))
-    names["begins"] = lambda x, t: t < len(x.blocks) and (t == 0 or x.blocks[t] != x.blocks[t - 1])
-    names["ends"] = lambda x, t: t == len(x.blocks) - 1 or x.blocks[t] != x.blocks[t + 1]
     exec(text, names)
     return calls
 
@@ -126,11 +124,11 @@ def calls_of(schedule):
     return found
 
 
-def exact(schedule, blocks=None):
+def exact(schedule):
     """The loop gives every event back, and so does its text, run as a program."""
     rolled = schedule.rolled()
     assert rolled.events() == list(schedule)
-    names = {x.array: () for x in schedule.operands} | {x.name: () for x in schedule.operands} | (blocks or {})
+    names = {name for x in schedule.operands for name in (x.array, x.name)}
     assert run_the_text(str(rolled), names) == calls_of(schedule)
     return rolled
 
@@ -139,7 +137,7 @@ def exact(schedule, blocks=None):
 @given(tables())
 def test_any_pipeline_of_ours(case):
     steps, operands = case
-    rolled = exact(record(steps, operands), {x.name: x.blocks for x in operands})
+    rolled = exact(record(steps, operands))
     assert rolled.body or steps < 2  # each has a loop
 
 
@@ -153,7 +151,7 @@ def test_any_grid(grid, data):
         axes = data.draw(st.lists(st.integers(0, len(grid) - 1), min_size=1, max_size=2, unique=True))
         operands.append(operand(f"x{i}", [tuple(p[a] for a in axes) for p in positions],
                                 data.draw(st.integers(1, 4)), data.draw(st.booleans())))
-    rolled = exact(record(len(positions), operands), {x.name: x.blocks for x in operands})
+    rolled = exact(record(len(positions), operands))
     assert not [name for name in rolled.tables if "block" in name]
 
 
