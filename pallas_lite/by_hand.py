@@ -16,6 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 
 from .engines.simulate import simulate
@@ -68,7 +69,7 @@ class _Row:
     def __getitem__(self, i):
         try:
             i = i.__index__()
-        except AttributeError:
+        except (AttributeError, TypeError):
             raise PipelineError(f"{self.name}[{i!r}]: index it with one whole number.") from None
         if not 0 <= i < self.size:
             what = "slot" if "slots" in self.kind else "block"
@@ -83,8 +84,9 @@ class _Row:
 class _Tape:
     """Collects the events; knows which step it is by counting the kernel's runs."""
 
-    def __init__(self):
+    def __init__(self, steps):
         self.events, self.runs = [], 0
+        self.most = max(MOST_EVENTS, 50 * steps)
         self.started = defaultdict(deque)  # (direction, operand, slot) -> blocks of copies that no wait has taken yet
 
     def start(self, verb, block, slot):
@@ -108,8 +110,8 @@ class _Tape:
         self.runs += 1
 
     def _append(self, event):
-        if len(self.events) >= MOST_EVENTS:
-            raise PipelineError(f"the loop does not end: it has made {MOST_EVENTS:,} calls. Check its bounds.")
+        if len(self.events) >= self.most:
+            raise PipelineError(f"the loop does not end: it has made {self.most:,} calls. Check its bounds.")
         self.events.append(event)
 
 
@@ -122,6 +124,9 @@ def _places(verb, given, kinds):
             raise PipelineError(f"{call}: it takes blocks and slots such as A[0] or X[1], not {place!r}.")
         if place.row.kind != kind:
             raise PipelineError(f"{call}: {place} is one of the {place.row.kind}; here belongs one of the {kind}.")
+        if place.row.tape is not given[0].row.tape:
+            raise PipelineError(f"{call}: {place} is left over from another loop. Use the places that this loop is "
+                                "given.")
 
 
 def copy_in_start(block, slot) -> None:
@@ -154,16 +159,25 @@ def copy_out_wait(slot) -> None:
     slot.row.tape.wait(OUT_WAIT, slot)
 
 
-def record(loop: Callable, steps: int, *, depth: int = 2, block_bytes: int = 1000, flops: float = 1000.0) -> Schedule:
-    """The schedule of a hand-written loop over `steps` blocks, with `depth` slots for X and for Y.
+def record(loop: Callable, steps: int, *, depth: int | tuple[int, int] = 2, block_bytes: int = 1000,
+           flops: float = 1000.0) -> Schedule:
+    """The schedule of a hand-written loop over `steps` blocks, with `depth` slots for X and for Y: a number, or two.
 
     `block_bytes` and `flops` (operations a step) give it a time; the defaults take 1 µs each on hardware.TOY.
     Raises what the loop raises: BlockIndexError and PipelineError name the place and the mend.
     """
-    tape = _Tape()
-    loop(steps, _Row(tape, "A", steps, "input array"), _Row(tape, "X", depth, "input slots"),
-         _Row(tape, "Y", depth, "output slots"), _Row(tape, "B", steps, "output array"))
-    operands = (OperandInfo("X", "A", False, depth, block_bytes), OperandInfo("Y", "B", True, depth, block_bytes))
+    depths = depth if isinstance(depth, tuple) and len(depth) == 2 else (depth, depth)
+    for what, n, least in ("steps", steps, 0), ("depth", depths[0], 1), ("depth", depths[1], 1):
+        if not isinstance(n, (int, np.integer)) or n < least:
+            raise PipelineError(f"record(…, {what}={n!r}): give a whole number, {least} or more.")
+    tape = _Tape(steps)
+    done = loop(steps, _Row(tape, "A", steps, "input array"), _Row(tape, "X", depths[0], "input slots"),
+                _Row(tape, "Y", depths[1], "output slots"), _Row(tape, "B", steps, "output array"))
+    if hasattr(done, "send"):
+        raise PipelineError(f"{getattr(loop, '__name__', 'the loop')} is a generator or a coroutine, so calling it "
+                            "runs nothing. Take yield, async and await out of it.")
+    operands = tuple(OperandInfo(name, array, name == "Y", d, block_bytes)
+                     for name, array, d in zip("XY", "AB", depths, strict=True))
     return Schedule(tuple(tape.events), operands, float(flops), getattr(loop, "__name__", "loop"))
 
 
@@ -171,16 +185,30 @@ def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,
             params: InterpretParams = DEFAULT) -> np.ndarray:
     """B after a recorded loop ran on these blocks of A (first axis: one block a step): the hardware's numbers.
 
-    Slots and B start as garbage (NaN, unless `params` says otherwise). Raises PipelineError where it would hang.
+    Slots and B start as garbage (NaN, unless `params` says otherwise), so whole numbers become float32. Raises
+    PipelineError where it would hang, and where the blocks or the kernel's results do not fit.
     """
-    a = np.asarray(blocks)
-    if not np.issubdtype(a.dtype, np.floating):
+    a = np.atleast_1d(np.asarray(blocks))
+    if not jax.numpy.issubdtype(a.dtype, np.floating):  # jax's own knows bfloat16
         a = a.astype(np.float32)
+    if [x.name for x in schedule.operands] != ["X", "Y"]:
+        raise PipelineError(f"execute plays a loop that `record` recorded, and {schedule.name} is none. A pallas_call "
+                            "is called on its arrays.")
+    most = max((e.block[0] for e in schedule if e.block), default=-1)
+    if most >= len(a):
+        raise PipelineError(f"{schedule.name} uses block {most}, and there are {len(a)} blocks. Record it for {len(a)} "
+                            "steps, or give more blocks.")
+
+    def step(t, slots):
+        y = np.asarray(kernel(slots[0]))
+        if y.shape != slots[1].shape:
+            raise PipelineError(f"step {t}: the kernel returns the shape {y.shape}, and a slot of Y holds "
+                                f"{slots[1].shape}. Return one value for each element.")
+        return [slots[0], y.astype(a.dtype)]
     order = [(i,) + (0,) * (a.ndim - 1) for i in range(len(a))]
     tail = tuple(range(1, a.ndim))
     operands = [Operand(x.name, x.array, x.is_output, x.depth, a.shape, a.dtype, (1, *a.shape[1:]), (0,), order)
                 for x in schedule.operands]
     full = Schedule(tuple(e._replace(block=e.block + (0,) * len(tail)) if e.block is not None else e
                           for e in schedule.events), schedule.operands, schedule.flops, schedule.name)
-    step = lambda t, slots: [slots[0], np.asarray(kernel(slots[0]), a.dtype)]  # noqa: E731
     return simulate(full, operands, {"A": a}, step, params)["B"]

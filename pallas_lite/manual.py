@@ -33,6 +33,7 @@ class AsyncCopy:
     semaphore: Ref
 
     def start(self) -> None:
+        """Start the copy: from now on it is in flight."""
         _machine("start").copy_start(self)
 
     def wait(self) -> None:

@@ -41,6 +41,7 @@ class InterpretParams:
 
     @property
     def rng(self) -> np.random.Generator:
+        """Random numbers by `random_seed`, the same at every call."""
         return np.random.default_rng(self.random_seed or 0)
 
 

@@ -46,18 +46,22 @@ class Ref:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the window, without the dimensions that an index took away."""
         return tuple(self._sizes[d] for d in self._kept)
 
     @property
     def dtype(self):
+        """The type of the elements."""
         return self.memory.dtype
 
     @property
     def ndim(self) -> int:
+        """How many dimensions the window has."""
         return len(self._kept)
 
     @property
     def size(self) -> int:
+        """How many elements the window has."""
         return math.prod(self.shape)
 
     def __len__(self):
@@ -78,6 +82,7 @@ class Ref:
 
     @property
     def at(self) -> "_At":
+        """`.at[...]` is a smaller window on the same memory."""
         return _At(self)
 
     @property

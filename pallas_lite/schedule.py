@@ -147,6 +147,7 @@ class Schedule:
         return np.flatnonzero(self.columns.verb == VERBS.index(RUN))
 
     def operand(self, name: str) -> OperandInfo:
+        """The operand of this name."""
         return next(x for x in self.operands if x.name == name)
 
     def copies(self, operand: str) -> int:

@@ -31,14 +31,17 @@ class View:
 
     @property
     def timeline(self) -> Timeline:
+        """When each engine is busy, on `machine`: modelled, not measured."""
         return timeline(self.schedule, self.machine)
 
     @property
     def hazards(self) -> list[Hazard]:
+        """What is wrong with the schedule; [] is nothing."""
         return verify(self.schedule)
 
     @property
     def verdict(self) -> str:
+        """One line: race-free, or the first hazard and its mend."""
         if not self.hazards:
             return "✓ race-free: no choice of moments for the copies changes a result"
         return "✗ " + str(self.hazards[0]) + (f"\n… and {len(self.hazards) - 1} more" if len(self.hazards) > 1 else "")

@@ -45,14 +45,17 @@ class SemaphoreType(Enum):
 
     @property
     def shape(self):
+        """Of one semaphore: ()."""
         return ()
 
     @property
     def dtype(self):
+        """A semaphore counts in int32."""
         return np.dtype(np.int32)
 
     @property
     def memory_space(self):
+        """Semaphores live in a memory of their own."""
         return self
 
 

@@ -57,6 +57,7 @@ class Traced:
 
     @property
     def steps(self) -> int:
+        """How often the kernel runs."""
         return math.prod(self.call.grid)
 
     @cached_property
@@ -138,6 +139,7 @@ class Traced:
 
     @cached_property
     def body(self) -> Body:
+        """The kernel, traced once on values of its slots."""
         n = len(self.scalars)
         names = [*(x.name for x in self.operands), *self.names[:n], *self.names[n + len(self.arrays):]]
         shapes = [(x.ref_shape, x.dtype) for x in self.operands] + [(e.shape, e.dtype) for e in self.extras]

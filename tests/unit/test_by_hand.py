@@ -1,4 +1,5 @@
 """Hand-written pipelines: recorded, verified, executed and timed like our own."""
+import jax
 import numpy as np
 import pytest
 
@@ -126,3 +127,139 @@ def test_show_ends_a_loop_that_does_not(monkeypatch):
     limit = show.__globals__["_time_limit"]
     monkeypatch.setitem(show.__globals__, "_time_limit", lambda seconds: limit(1))
     assert "did not end within 1 s" in str(pl.show(forever))
+
+
+# -- whatever a learner writes
+
+def blocking_with(places, n=4, depth=2):
+    """A blocking loop on the slots that `places(i)` names, and what it computes."""
+    def loop(N, A, X, Y, B):
+        for i in range(N):
+            x, y = places(i, X, Y)
+            pl.copy_in_start(A[i], x)
+            pl.copy_in_wait(x)
+            pl.compute(x, y)
+            pl.copy_out_start(y, B[i])
+            pl.copy_out_wait(y)
+    schedule = pl.record(loop, n, depth=depth)
+    assert pl.verify(schedule) == []
+    return pl.execute(schedule, BLOCKS[:n])
+
+
+@pytest.mark.parametrize("places", [
+    lambda i, X, Y: (X[np.int64(i % 2)], Y[np.uint8(0)]),
+    lambda i, X, Y: (list(X)[i % 2], next(iter(Y))),
+    lambda i, X, Y: (X[True], Y[jax.numpy.int32(1)]),
+])
+def test_any_whole_number_is_an_index(places):
+    np.testing.assert_array_equal(blocking_with(places), BLOCKS + 1)
+
+
+def test_x_and_y_may_have_depths_of_their_own():
+    np.testing.assert_array_equal(blocking_with(lambda i, X, Y: (X[i % 3], Y[0]), depth=(3, 1)), BLOCKS + 1)
+    schedule = pl.record(loops.blocking, 2, depth=(3, 1))
+    assert [x.depth for x in schedule.operands] == [3, 1]
+
+
+def test_while_recursion_and_swapped_names():
+    def loop(N, A, X, Y, B):
+        def rest(i, now, after):
+            if i == N:
+                return
+            if i + 1 < N:
+                pl.copy_in_start(A[i + 1], after)
+            pl.copy_in_wait(now)
+            pl.compute(now, Y[0])
+            pl.copy_out_start(Y[0], B[i])
+            pl.copy_out_wait(Y[0])
+            rest(i + 1, after, now)
+        pl.copy_in_start(A[0], X[0])
+        rest(0, X[0], X[1])
+
+    def with_while(N, A, X, Y, B):
+        now, after, i = X[0], X[1], 0
+        pl.copy_in_start(A[0], now)
+        while i < N:
+            if i + 1 < N:
+                pl.copy_in_start(A[i + 1], after)
+            pl.copy_in_wait(now)
+            pl.compute(now, Y[0])
+            pl.copy_out_start(Y[0], B[i])
+            pl.copy_out_wait(Y[0])
+            now, after, i = after, now, i + 1
+    assert list(pl.record(loop, 4)) == list(pl.record(with_while, 4))
+    assert pl.verify(pl.record(loop, 4)) == []
+    np.testing.assert_array_equal(pl.execute(pl.record(loop, 4), BLOCKS), BLOCKS + 1)
+
+
+def test_no_blocks_no_runs_and_two_runs_a_block():
+    assert len(pl.record(loops.rolled, 0)) == 0 and pl.verify(pl.record(loops.rolled, 0)) == []
+    assert pl.execute(pl.record(loops.rolled, 0), np.zeros((0, 2))).shape == (0, 2)
+
+    def copies_only(N, A, X, Y, B):
+        pl.copy_in_start(A[0], X[0])
+    assert [h.kind for h in pl.verify(pl.record(copies_only, 4))] == ["never waited"]
+
+    def twice(N, A, X, Y, B):
+        for i in range(N):
+            pl.copy_in_start(A[i], X[0])
+            pl.copy_in_wait(X[0])
+            pl.compute(X[0], Y[0])
+            pl.compute(X[0], Y[0])
+            pl.copy_out_start(Y[0], B[i])
+            pl.copy_out_wait(Y[0])
+    schedule = pl.record(twice, 4)
+    assert schedule.steps == 8 and pl.verify(schedule) == []
+    np.testing.assert_array_equal(pl.execute(schedule, BLOCKS), BLOCKS + 1)
+
+
+def test_a_long_loop_is_no_endless_one():
+    assert len(pl.record(loops.rolled, 50_000)) == 250_000
+
+
+@pytest.mark.parametrize("blocks, dtype", [(BLOCKS.astype(np.float16), np.float16), (BLOCKS.astype(int), np.float32),
+                                           (jax.numpy.asarray(BLOCKS, jax.numpy.bfloat16), jax.numpy.bfloat16),
+                                           (BLOCKS.reshape(4, 2, 1), np.float64), (BLOCKS[:, 0], np.float64)])
+def test_blocks_of_any_shape_and_dtype(blocks, dtype):
+    got = pl.execute(pl.record(loops.rolled, 4), blocks, lambda x: 2 * x)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got.astype(float), 2 * np.asarray(blocks).astype(float))
+
+
+def yields(N, A, X, Y, B):
+    pl.compute(X[0], Y[0])
+    yield
+
+
+@pytest.mark.parametrize("make, text", [
+    (lambda: pl.record(yields, 4), "yields is a generator or a coroutine, so calling it runs nothing. Take yield, "
+                                   "async and await out of it."),
+    (lambda: pl.record(loops.rolled, -1), "record(…, steps=-1): give a whole number, 0 or more."),
+    (lambda: pl.record(loops.rolled, 4.0), "record(…, steps=4.0): give a whole number, 0 or more."),
+    (lambda: pl.record(loops.rolled, 4, depth=0), "record(…, depth=0): give a whole number, 1 or more."),
+    (lambda: pl.record(loops.rolled, 4, depth=(2, 0)), "record(…, depth=0): give a whole number, 1 or more."),
+    (lambda: pl.record(lambda N, A, X, Y, B: A[1.5], 4), "A[1.5]: index it with one whole number."),
+    (lambda: pl.record(lambda N, A, X, Y, B: A[jax.numpy.float32(1)], 4), "A[Array(1., dtype=float32)]: index it with "
+                                                                          "one whole number."),
+    (lambda: pl.execute(pl.record(loops.rolled, 4), BLOCKS[:3]),
+     "rolled uses block 3, and there are 3 blocks. Record it for 3 steps, or give more blocks."),
+    (lambda: pl.execute(pl.record(loops.rolled, 4), BLOCKS, lambda x: x.sum()),
+     "step 0: the kernel returns the shape (), and a slot of Y holds (2,). Return one value for each element."),
+    (lambda: pl.execute(pl.record(loops.rolled, 4), BLOCKS, lambda x: None),
+     "step 0: the kernel returns the shape (), and a slot of Y holds (2,). Return one value for each element."),
+    (lambda: pl.execute(record_pipeline(1, [operand("x", [0])]), BLOCKS),
+     "execute plays a loop that `record` recorded, and pipeline is none. A pallas_call is called on its arrays."),
+])
+def test_what_cannot_be_recorded_or_executed(make, text):
+    with pytest.raises(pl.PipelineError) as error:
+        make()
+    assert str(error.value) == text
+
+
+def test_places_of_another_recording():
+    kept = []
+    pl.record(lambda N, A, X, Y, B: kept.append(X), 4)
+    with pytest.raises(pl.PipelineError) as error:
+        pl.record(lambda N, A, X, Y, B: pl.copy_in_start(A[0], kept[0][0]), 4)
+    assert str(error.value) == ("copy_in_start(A[0], X[0]): X[0] is left over from another loop. Use the places that "
+                                "this loop is given.")
