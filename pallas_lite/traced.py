@@ -212,14 +212,12 @@ class Traced:
     def _about_values(self, inputs, racy) -> list[Hazard]:
         """Reports that only a run can give: written inputs, and results that depend on what memory held before."""
         found = reports.written_inputs(self.operands, self.body) + reports.constant_blocks(self.operands, self.body)
-        if racy:
-            return [reports.at_events(h, self.schedule) for h in found]
-        carried = reports.may_be_unspecified(self.operands, self.body)
+        carried = not racy and reports.may_be_unspecified(self.operands, self.body)
         runs = [self._compiled(inputs, k, True)[0] for k in range(3 * carried)]
         for x, read in zip(self.operands, self.body.read, strict=False):
             if x.is_output and carried:
                 found += reports.unspecified(x, *(np.asarray(r[x.array]) for r in runs), read)
-        if self.parallel and (carried or len({x.array for x in self.operands}) < len(self.operands)):
+        if self.parallel and not racy and (carried or len({x.array for x in self.operands}) < len(self.operands)):
             found += self._about_order(inputs, {h.operand for h in [*found, *self.hazards]})
         return [reports.at_events(h, self.schedule) for h in found]
 

@@ -91,12 +91,13 @@ def written_inputs(operands, body) -> list[Hazard]:
 
 
 def constant_blocks(operands, body) -> list[Hazard]:
-    """A grid whose steps all do the same: no block changes, and the kernel does not ask which step it is."""
+    """A grid whose steps all do the same: no block changes, no step asks which one it is, or sees what another left."""
     steps = math.prod(body.grid)
-    if steps < 2 or body.uses_position or any(len(set(x.blocks)) > 1 for x in operands) or not operands:
+    carries = any(read and written for read, written in zip(body.read, body.written, strict=True))
+    if steps < 2 or body.uses_position or carries or any(len(set(x.blocks)) > 1 for x in operands) or not operands:
         return []
     what = (f"no block depends on the grid {body.grid}: each of its {steps} steps does all the work again, on the same "
-            "blocks.")
+            "blocks, copied once.")
     mend = "Give BlockSpecs with an index map, or drop the grid."
     return [Hazard("constant blocks", what, mend, operands[-1].name, 0, -1, ())]
 

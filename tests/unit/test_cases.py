@@ -5,6 +5,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import pallas_lite as ours
 from pallas_lite import tpu as ours_tpu
@@ -149,8 +150,9 @@ def run(name):
 
 
 def test_element_offsets_are_an_error():
-    assert "operand x, step 1: index_map gives (4,), but block index 4 is out of range" in run(
-        "index_map_returns_element_offsets")[2]
+    error = run("index_map_returns_element_offsets")[2]
+    assert "operand x, step 1: index_map gives (4,), but block index 4 is out of range" in error
+    assert "(4 blocks of 4, so 0 to 3). index maps return block indices" in error
 
 
 def test_index_one_of_one_block_is_an_error():
@@ -163,12 +165,15 @@ def test_partly_written_output():
 
 
 def test_reduction_over_the_outer_axis():
-    assert "is written again after step 0 left it" in run("reduction_over_the_outer_axis")[1]
+    said = run("reduction_over_the_outer_axis")[1]
+    assert "output block o[0] is written again after step 0 left it" in said
+    assert "Make the axis that you reduce over the innermost (last) axis of the grid." in said
 
 
 def test_initialised_on_the_wrong_axis():
     value, said, _ = run("initialised_on_the_wrong_axis")
-    assert value[:4].tolist() == [1] * 4 and "o[4:8] depends on memory that nobody had written" in said
+    assert value[:4].tolist() == [1] * 4 and np.isnan(value[4:]).all()
+    assert "o[4:8] depends on memory that nobody had written" in said
 
 
 def test_cumulative_sum_with_a_carry():
@@ -179,7 +184,8 @@ def test_cumulative_sum_with_a_carry():
 def test_grid_without_specs():
     value, said, _ = run("grid_without_specs")
     assert value.tolist() == [1] * 8
-    assert "no block depends on the grid" in said
+    assert "no block depends on the grid (4,): each of its 4 steps does all the work again" in said
+    assert "on the same blocks, copied once" in said
 
 
 def test_slice_past_the_end():
@@ -200,9 +206,83 @@ def test_reduction_over_a_padded_tail():
 
 
 def test_aliased_shift():
-    assert "touches the block that the copy_" in run("aliased_shift")[1]
+    said = run("aliased_shift")[1]
+    assert "copy_out of x[1] touches the block that the copy_in of step 1 still has in flight" in said
 
 
 def test_one_dimensional_tail():
     value, said, _ = run("one_dimensional_tail")
     assert value == 600 and said == ""
+
+
+# -- siblings: the same slip in other clothes
+
+def called(kernel, out, *args, **options):
+    return lambda: ours.pallas_call(kernel, out, **options)(*args)
+
+
+def initialised_when(axis, at):
+    def kernel(x_ref, o_ref):
+        @ours.when(ours.program_id(axis) == at)
+        def _():
+            o_ref[...] = jnp.zeros_like(o_ref)
+        o_ref[...] += x_ref[...]
+    return kernel
+
+
+def carried(x_ref, carry_ref, o_ref):
+    total = jnp.cumsum(x_ref[...]) + carry_ref[...]
+    o_ref[...] = total
+    carry_ref[...] = total[-1:]
+
+
+def halves_itself(x_ref, o_ref, s_ref):
+    s_ref[...] = s_ref[...] * 0.5 + x_ref[...]
+    o_ref[...] = s_ref[...]
+
+
+Spec, X8 = ours.BlockSpec, jnp.ones(8)
+FOUR = Spec((4,), lambda i: (i,))
+SIBLINGS = {  # name -> call, what it must say
+    "element offsets in the last dimension": (called(copy, shape(4, 16), jnp.ones((4, 16)), grid=(4,), in_specs=[
+        Spec((4, 4), lambda i: (0, i * 4))], out_specs=Spec((4, 4), lambda i: (0, i))), "return block indices"),
+    "element offsets of an output": (called(copy, shape(16), jnp.ones(16), grid=(4,), in_specs=[FOUR], out_specs=Spec(
+        (4,), lambda i: (i * 4,))), "output o, step 1: index_map gives (4,)"),
+    "a block before the first": (called(copy, shape(8), X8, grid=(2,), in_specs=[Spec((4,), lambda i: (i - 1,))],
+                                        out_specs=FOUR), "block index -1 is out of range"),
+    "index one of a squeezed dimension": (called(copy, shape(4), X8[None, :4], in_specs=[
+        Spec((None, 4), lambda: (1, 0))]), "(1 block of 1, so 0 to 0)"),
+    "a row is not written": (called(lambda x_ref, o_ref: o_ref.__setitem__(0, x_ref[0]), shape(2, 4), X8.reshape(2, 4)),
+                             "o[1:2, 0:4] is never written"),
+    "a reduction over a middle axis": (called(initialised_when(1, 0), shape(2, 8), jnp.ones((2, 3, 8)), grid=(2, 3, 2),
+                                              in_specs=[Spec((None, None, 4), lambda i, r, j: (i, r, j))],
+                                              out_specs=Spec((None, 4), lambda i, r, j: (i, j))),
+                                       "output block o[0, 0] is written again after step 0 left it. (8 such writes"),
+    "a carry that nobody initialises": (called(carried, [shape(1), shape(8)], X8, grid=(2,), in_specs=[FOUR],
+                                               out_specs=[Spec((1,), lambda i: (0,)), FOUR]), "carry[0:1] depends on"),
+    "a carry whose block changes": (called(carried, [shape(2), shape(8)], X8, grid=(2,), in_specs=[FOUR], out_specs=[
+        Spec((1,), lambda i: (i,)), FOUR]), "carry[0:2] depends on memory"),
+    "a step that asks which one it is": (called(lambda x_ref, o_ref: o_ref.__setitem__(
+        ..., x_ref[...] + ours.program_id(0)), shape(8), X8, grid=(4,)), ""),
+    "steps that go on where the last one stopped": (called(halves_itself, shape(8), X8, grid=(4,), scratch_shapes=[
+        ours_tpu.VMEM((8,), jnp.float32)]), "o[0:8] depends on memory"),
+    "a store past the end": (called(lambda x_ref, o_ref: o_ref.__setitem__(
+        ours.ds(2 + ours.program_id(0), 4), x_ref[...]), shape(4), X8[:4], grid=(1,)), "an index into o"),
+    "any() over a padded tail": (called(lambda x_ref, o_ref: o_ref.__setitem__(..., jnp.any(x_ref[...], keepdims=True)),
+                                        shape(2, dtype=bool), jnp.zeros(6, bool), grid=(2,), in_specs=[FOUR],
+                                        out_specs=Spec((1,), lambda i: (i,))), "o[1:2] depends on memory"),
+    "the shift the other way": (called(copy, shape(4), X8[:4], grid=(4,), in_specs=[Spec(
+        (1,), lambda i: (jnp.minimum(i + 1, 3),))], out_specs=Spec((1,), lambda i: (i,)),
+        input_output_aliases={0: 0}), ""),
+    "halves swapped in place": (called(copy, shape(8), X8, grid=(2,), in_specs=[Spec((4,), lambda i: (1 - i,))],
+                                       out_specs=FOUR, input_output_aliases={0: 0}), "copy_out of x[0] touches"),
+}
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+def test_siblings(name, monkeypatch):
+    call, text = SIBLINGS[name]
+    monkeypatch.setitem(CASES, name, lambda pl, pltpu: call())
+    _, said, error = run(name)
+    assert text in (error or said) if text else (error, said) == (None, "")
+    assert "no block depends on the grid" not in said
