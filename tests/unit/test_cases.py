@@ -152,7 +152,7 @@ def run(name):
 def test_element_offsets_are_an_error():
     error = run("index_map_returns_element_offsets")[2]
     assert "operand x, step 1: index_map gives (4,), but block index 4 is out of range" in error
-    assert "(4 blocks of 4, so 0 to 3). index maps return block indices" in error
+    assert "(4 blocks of 4, so 0 to 3). Index maps return block indices" in error
 
 
 def test_index_one_of_one_block_is_an_error():
