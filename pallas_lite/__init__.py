@@ -26,6 +26,7 @@ from .errors import PallasLiteError as PallasLiteError
 from .errors import PipelineError as PipelineError
 from .errors import SpecError as SpecError
 from .errors import missing_names as _missing_names
+from .manual import DeviceIdType as DeviceIdType
 from .manual import run_scoped as run_scoped
 from .memory import InterpretParams as InterpretParams
 from .plot import plot_timeline as plot_timeline

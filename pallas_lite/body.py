@@ -230,6 +230,20 @@ def arrays_around(f) -> list[str]:
             if isinstance(value, (np.ndarray, jax.Array))]
 
 
+def parameter_names(f) -> list[str]:
+    """The names of a function's parameters, less `_ref`; none where it has no signature.
+
+    >>> parameter_names(lambda x_ref, o_ref, *rest: None)
+    ['x', 'o']
+    """
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name.removesuffix("_ref").strip("_") for p in parameters
+            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
 def kernel_name(kernel) -> str:
     return getattr(kernel, "__name__", None) or getattr(getattr(kernel, "func", None), "__name__", "kernel")
 
@@ -274,13 +288,15 @@ def _overwritten_first(jaxpr, ref) -> bool:
 # Operations on indices, shapes and types move data; they are not arithmetic on it.
 _FREE = {"broadcast_in_dim", "reshape", "transpose", "convert_element_type", "get", "swap", "slice",
          "squeeze", "concatenate", "iota", "copy", "dynamic_slice", "dynamic_update_slice", "addupdate",
-         "split"}
+         "split", "new_ref", "freeze"}
 
 
 def count_work(jaxpr) -> Counter:
     """(unit, dtype) -> operations. Of a cond's branches the longer counts; of a while loop, one round."""
     total = Counter()
     for e in jaxpr.eqns:
+        if e.params.get("name") == "moves_data":  # refs.no_arithmetic
+            continue
         inner = [count_work(j) for j, _ in _inner(e)]
         results = e.outvars[0].aval.shape if e.outvars else ()
         if e.primitive.name == "cond":

@@ -4,7 +4,6 @@ The way of a call: resolve the specs (specs.py) into operands; everything after 
 """
 import contextlib
 import contextvars
-import inspect
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import jax
 import numpy as np
 
 from . import specs as _specs
-from .body import kernel_name
+from .body import kernel_name, parameter_names
 from .errors import NotSupportedError, SpecError
 from .memory import InterpretParams
 from .traced import Traced
@@ -193,12 +192,7 @@ def operand_names(kernel, n_scalars: int, n_in: int, n_out: int, n_scratch: int)
     >>> operand_names(lambda x_ref, o_ref: None, 0, 1, 1, 0)
     ['x', 'o']
     """
-    try:
-        parameters = inspect.signature(kernel).parameters.values()
-        names = [p.name.removesuffix("_ref").strip("_") for p in parameters
-                 if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    except (TypeError, ValueError):
-        names = []
+    names = parameter_names(kernel)
     if len(names) != n_scalars + n_in + n_out + n_scratch or len(set(names)) != len(names) or not all(names):
         kinds = {"scalars": n_scalars, "in": n_in, "out": n_out, "scratch": n_scratch}
         names = [f"{kind}{i}" for kind, n in kinds.items() for i in range(n)]

@@ -1,19 +1,22 @@
 """manual: copies that a kernel starts itself, buffers that it allocates, and pipelines inside it.
 
-These need a machine that runs the kernel step by step (engines/step.py); while a kernel is only traced they raise
-NeedsStepping, and call.py goes there.
+These need a machine. engines/step.py runs a kernel step by step and sees every access; engines/direct.py makes a
+compiled program of it. While a kernel is only traced there is none: NeedsStepping is raised, and traced.py takes one.
 """
 import contextvars
-import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
-from . import specs as _specs
-from .body import NeedsStepping, position
-from .errors import NotSupportedError, PallasLiteError, SpecError
-from .refs import Ref
+import jax
+import numpy as np
 
-machine = contextvars.ContextVar("the machine that steps through the running kernel", default=None)
+from . import specs as _specs
+from .body import NeedsStepping, parameter_names, position, run_kernel
+from .errors import NotSupportedError, PallasLiteError, SpecError
+from .refs import Ref, is_static
+
+machine = contextvars.ContextVar("the machine that runs the kernel", default=None)
 
 
 def _machine(what):
@@ -31,14 +34,27 @@ class AsyncCopy:
     source: Ref
     target: Ref
     semaphore: Ref
+    sender: Ref | None = None  # of a remote copy: the semaphore that tells when the source has been read
 
-    def start(self) -> None:
+    def start(self, priority: int = 0) -> None:
         """Start the copy: from now on it is in flight."""
         _machine("start").copy_start(self)
 
     def wait(self) -> None:
         """Wait until the semaphore has had as many bytes as the target holds, and take them from it."""
-        _machine("wait").copy_wait(self)
+        if self.sender is not None:
+            self.wait_send()
+        self.wait_recv()
+
+    def wait_send(self) -> None:
+        """Of a remote copy: wait until the source has been read."""
+        if self.sender is None:
+            raise SpecError("wait_send: this is a local copy, which has one semaphore. Call wait().")
+        _machine("wait_send").copy_wait(self, self.sender)
+
+    def wait_recv(self) -> None:
+        """Of a remote copy: wait until the target has been written."""
+        _machine("wait_recv").copy_wait(self, self.semaphore)
 
 
 def make_async_copy(src_ref, dst_ref, sem) -> AsyncCopy:
@@ -69,35 +85,93 @@ def sync_copy(src_ref, dst_ref) -> None:
     run_scoped(lambda sem: async_copy(src_ref, dst_ref, sem).wait(), _specs.SemaphoreType.DMA)
 
 
-def make_async_remote_copy(*args, **kwargs):
-    """Copies between chips are not simulated yet."""
-    raise NotSupportedError("make_async_remote_copy is not supported yet. Model the neighbour's buffer as another "
-                            "operand, and copy to it with make_async_copy.")
+class DeviceIdType(Enum):
+    """How `device_id` names a chip: by its place in the mesh, or by its number."""
+
+    MESH = "mesh"
+    LOGICAL = "logical"
+
+
+def make_async_remote_copy(src_ref, dst_ref, send_sem, recv_sem, device_id,
+                           device_id_type: DeviceIdType = DeviceIdType.MESH) -> AsyncCopy:
+    """A copy to a ref of another chip: `wait_send` tells that the source was read, `wait_recv` that it arrived here.
+
+    One chip is simulated, so the chip can send to itself only: every part of `device_id` is 0. Raises NotSupportedError
+    for another.
+    """
+    copy = make_async_copy(src_ref, dst_ref, recv_sem)
+    make_async_copy(src_ref, dst_ref, send_sem)
+    if not all(is_static(i) and int(i) == 0 for i in jax.tree.leaves(device_id)):
+        raise NotSupportedError(f"make_async_remote_copy: device_id={device_id}, but one chip is simulated, and it is "
+                                "0. Model the neighbour's buffer as another operand, and send to device 0 or copy "
+                                "to it with make_async_copy.")
+    return replace(copy, sender=send_sem)
 
 
 def run_scoped(f, *types, **kw_types) -> Any:
-    """Allocate buffers and semaphores, call `f` on their refs, and free them. Returns what `f` returns."""
+    """Allocate buffers and semaphores, call `f` on their refs, and free them. Returns what `f` returns.
+
+    A ref that is used after that raises SpecError; a copy still in flight then is reported as a hazard.
+    """
     here = _machine("run_scoped")
-    return f(*(here.allocate(t) for t in types), **{name: here.allocate(t, name) for name, t in kw_types.items()})
+    names = parameter_names(f)[:len(types)]
+    refs = [here.allocate(t, name) for t, name in zip(types, names + [None] * len(types), strict=False)]
+    kw_refs = {name: here.allocate(t, name) for name, t in kw_types.items()}
+    result = f(*refs, **kw_refs)
+    here.free([*refs, *kw_refs.values()])
+    return result
 
 
 def emit_pipeline(body, *, grid, in_specs=(), out_specs=(), **unused):
     """A pipeline inside a kernel: call the result on HBM refs, inputs first. Its body gets refs of blocks in SRAM.
 
-    The same pipeline as pallas_call's; program_id and num_programs inside the body are this pipeline's.
+    The same pipeline as pallas_call's; program_id and num_programs inside the body are this pipeline's. `scratches` of
+    the call are refs that the body gets after the blocks. Input depths of any Buffered(n); index maps may use values
+    of the kernel around them.
     """
     _machine("emit_pipeline")
-    grid = _specs.normalize_grid(grid)
+    grid = (grid,) if np.ndim(grid) == 0 else tuple(grid)
+    grid = _specs.normalize_grid([int(g) if is_static(g) else g for g in grid])
     in_specs = list(in_specs) if isinstance(in_specs, (list, tuple)) else [in_specs]
     out_specs = list(out_specs) if isinstance(out_specs, (list, tuple)) else [out_specs]
 
-    def run(*refs):
+    def run(*refs, scratches=()):
+        here = _machine("emit_pipeline")
         if len(refs) != len(in_specs) + len(out_specs):
             raise SpecError(f"emit_pipeline: {len(refs)} refs, but {len(in_specs)} in_specs and {len(out_specs)} "
                             "out_specs.")
-        operands = [_specs.resolve(spec, ref.memory.name, ref, grid, i >= len(in_specs))
-                    for i, (spec, ref) in enumerate(zip(in_specs + out_specs, refs, strict=True))]
-        indices = list(itertools.product(*map(range, grid)))
-        _machine("emit_pipeline").pipeline(operands, refs, len(indices), grid,
-                                           lambda t, blocks: body(*blocks))
+        operands = []
+        for i, (spec, ref) in enumerate(zip(in_specs + out_specs, refs, strict=True)):
+            name, others = ref.memory.name, sum(r.memory is ref.memory for r in refs[:i])
+            x = here.resolve(spec, name, ref, grid, i >= len(in_specs))
+            operands.append(replace(x, name=f"{name} ({others + 1})") if others else x)
+        here.pipeline(operands, refs, grid, lambda blocks: body(*blocks, *scratches))
     return run
+
+
+def play(here, kernel, operands, free, extras, grid, inputs, unflatten) -> dict[str, Ref]:
+    """Run a kernel over its grid on a machine; returns the refs of the arrays in HBM.
+
+    `free`: the operands that stay in HBM, as (name, array, shape, dtype). `extras`: (name, scalars by value or scratch
+    by kind). `unflatten`: traced.py. `inputs`: array name -> value.
+    """
+    token = machine.set(here)
+    try:
+        homes = {}
+        for name, array, shape, dtype in [*((x.name, x.array, x.shape, x.dtype) for x in operands), *free]:
+            if array not in homes:
+                homes[array] = here.home(name, shape, dtype, inputs.get(array))
+        rest = [here.allocate(e, name) if hasattr(e, "memory_space") else here.scalars(name, e) for name, e in extras]
+        others = [homes[array] for _, array, _, _ in free]
+
+        def body(blocks):
+            run_kernel(kernel, unflatten, [*blocks, *others, *rest], *position())
+        here.pipeline(operands, [homes[x.array] for x in operands], grid, body, outer=True)
+        return homes
+    finally:
+        machine.reset(token)
+
+
+def block_ref(slot: Ref, x) -> Ref:
+    """A slot as the kernel sees it: without the squeezed dimensions."""
+    return slot.at[tuple(0 if d in x.squeeze else slice(None) for d in range(len(x.block_shape)))]

@@ -208,30 +208,33 @@ class TracedMemory:
         moving, self.loaded = self._moving(starts), True
         if not moving:
             return self.ref[tuple(slice(int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True))]
-        whole, bad = self.ref[...], self._past_end(starts, sizes, moving)
+        bad = self._past_end(starts, sizes, moving)
 
-        def outside():
-            value = jax.lax.slice(whole, [0 if d in moving else int(s) for d, s in enumerate(starts)],
-                                  [self.shape[d] if d in moving else int(s) + sizes[d] for d, s in enumerate(starts)])
-            for d in moving:
-                at = starts[d] + jnp.arange(sizes[d])
-                value = jnp.take(value, jnp.where(at < 0, self.shape[d], at), axis=d, mode="fill", fill_value=self.fill)
-            return value
-        return jax.lax.cond(bad, outside, lambda: jax.lax.dynamic_slice(whole, [_i32(s) for s in starts], sizes))
+        def window(whole):
+            at = self._inside(starts, sizes)
+            value = jax.lax.dynamic_slice(whole, at, sizes)
+            return jax.lax.cond(bad, lambda: _shift(value, [a - s for a, s in zip(at, starts, strict=True)], self.fill),
+                                lambda: value)
+        return no_arithmetic(window)(self.ref[...])
 
     def store(self, starts, sizes, value):
         moving = self._moving(starts)
         if not moving:
             self.ref[tuple(slice(int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True))] = value
             return
-        whole, bad = self.ref[...], self._past_end(starts, sizes, moving)
+        bad = self._past_end(starts, sizes, moving)
 
-        def outside():
-            at = jnp.ix_(*(jnp.where((s + jnp.arange(n)) < 0, self.shape[d], s + jnp.arange(n))
-                           for d, (s, n) in enumerate(zip(starts, sizes, strict=True))))
-            return whole.at[at].set(value, mode="drop")
-        self.ref[...] = jax.lax.cond(bad, outside,
-                                     lambda: jax.lax.dynamic_update_slice(whole, value, [_i32(s) for s in starts]))
+        def update(whole, value):
+            at = self._inside(starts, sizes)
+            by, old = [s - a for a, s in zip(at, starts, strict=True)], jax.lax.dynamic_slice(whole, at, sizes)
+            value = jax.lax.cond(bad, lambda: jnp.where(_shift(jnp.ones(sizes, bool), by, False), _shift(value, by, 0),
+                                                        old), lambda: value)
+            return jax.lax.dynamic_update_slice(whole, value, at)
+        self.ref[...] = no_arithmetic(update)(self.ref[...], value)
+
+    def _inside(self, starts, sizes):
+        """The starts of the nearest window that lies inside."""
+        return [jnp.clip(jnp.int32(s), 0, n - size) for s, n, size in zip(starts, self.shape, sizes, strict=True)]
 
     def _past_end(self, starts, sizes, moving):
         bad = jnp.zeros((), bool)
@@ -241,5 +244,15 @@ class TracedMemory:
         return bad
 
 
-def _i32(s):
-    return jnp.asarray(s, jnp.int32)
+def no_arithmetic(f):
+    """A function that moves data: what it computes is not counted as the kernel's work (body.count_work)."""
+    def moves_data(*arguments):
+        return f(*arguments)
+    return jax.jit(moves_data)
+
+
+def _shift(value, by, fill):
+    """A value moved by so many elements in each dimension; `fill` comes in behind it."""
+    padded = jnp.pad(value, [(n, n) for n in value.shape], constant_values=fill)
+    return jax.lax.dynamic_slice(padded, [jnp.clip(n - b, 0, 2 * n) for n, b in zip(value.shape, by, strict=True)],
+                                 value.shape)

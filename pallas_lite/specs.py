@@ -156,6 +156,7 @@ class Operand:
     blocks: list[tuple[int, ...]] | jax.Array = field(repr=False)  # an array if they depend on traced scalars
     stays_in_hbm: bool = False  # memory_space ANY or HBM: no copies; the kernel gets a ref to the array itself
     starts: tuple[tuple[int, int], ...] | None = None  # as in OperandInfo: where block i starts
+    steers: bool = False  # memory_space SMEM: numbers that say what to do, rather than what to compute on
 
     @cached_property
     def info(self) -> OperandInfo:
@@ -200,9 +201,11 @@ def aliased(output: Operand, operand: Operand) -> Operand:
     return replace(output, array=operand.array)
 
 
-def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: bool, scalars=()) -> Operand:
+def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: bool, scalars=(),
+            in_kernel=False) -> Operand:
     """A BlockSpec on an array of a known shape and dtype, over a grid. `scalars` are passed to the index map, last.
 
+    `in_kernel`: the index map may use values of the kernel around it.
     Raises SpecError where ranks disagree and BlockIndexError where a block lies wholly outside the array.
     """
     where = f"{'output' if is_output else 'operand'} {name}"
@@ -232,14 +235,14 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
             raise SpecError(f"{where}: entry {d} of block_shape {dims} is {n!r}; give a whole number of elements, or "
                             "None to squeeze the dimension.")
         sizes.append(int(n))
-    blocks = index_table(spec.index_map, where, grid, len(dims), scalars)
+    blocks = index_table(spec.index_map, where, grid, len(dims), scalars, in_kernel)
     padding = [n.padding if isinstance(n, Element) else None for n in dims]
     if not isinstance(blocks, jax.Array):
         _check_range(where, blocks, shape, sizes, padding)
     starts = tuple((1, -p[0]) if p else (n, 0) for n, p in zip(sizes, padding, strict=True)) if any(padding) else None
     mode = spec.pipeline_mode
     return Operand(name, name, is_output, mode.buffer_count if mode else 2, shape, dtype, tuple(sizes), squeeze, blocks,
-                   starts=starts)
+                   starts=starts, steers=spec.memory_space is SMEM)
 
 
 def _check_range(where, blocks, shape, sizes, padding):
@@ -265,14 +268,16 @@ def _check_range(where, blocks, shape, sizes, padding):
                           f"{sizes[d]}, so 0 to {counts[d] - 1}). {mend}")
 
 
-def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars=()) -> list[tuple[int, ...]]:
+def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars=(),
+                in_kernel=False) -> list[tuple[int, ...]]:
     """The block index of every step, in row-major grid order. A traced array if the scalars are traced."""
     if index_map is None:
         return [(0,) * rank] * math.prod(grid)
     _check_arity(index_map, where, grid, scalars)
     if any(isinstance(s, jax.core.Tracer) for s in scalars):
         return jax.numpy.stack(_traced_columns(index_map, grid, scalars), axis=1)
-    _check_traceable(index_map, where, grid, scalars)
+    if not in_kernel:
+        _check_traceable(index_map, where, grid, scalars)
     with jax.ensure_compile_time_eval():  # the indices are known, also where the call is being traced
         return _evaluate(index_map, where, grid, rank, scalars)
 

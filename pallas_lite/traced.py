@@ -2,10 +2,12 @@
 
 Record the schedule (pipeline.py on engines/record.py), trace the kernel (body.py), verify (verify.py). Then the values:
 a schedule free of races runs as one compiled loop (engines/xla.py), any other is played copy by copy
-(engines/simulate.py); a kernel with copies of its own is stepped through (engines/step.py).
+(engines/simulate.py). A kernel with copies of its own is stepped through (engines/step.py, and engines/log.py for its
+schedule); under jax.jit it becomes a compiled program (engines/direct.py).
 """
 import math
 import warnings
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,8 +17,9 @@ import numpy as np
 
 from . import specs as _specs
 from . import unspecified as reports
-from .body import Body, NeedsStepping, check_arity
-from .engines import step, xla
+from .body import Body, NeedsStepping, check_arity, count_work
+from .engines import direct, step, xla
+from .engines.log import schedule_of
 from .engines.record import record
 from .engines.simulate import simulate
 from .errors import HazardWarning, NotSupportedError, PallasLiteError
@@ -62,17 +65,24 @@ class Traced:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The pipeline's copies and runs. Copies that the kernel itself starts are not in it."""
-        cost, work = self.call.cost_estimate, () if self.manual else self.body.work
-        counted = sum(n for *_, n in work)
-        flops = counted if cost is None else cost.flops / max(self.steps, 1)
+        """Copies and runs, in order. Those of a kernel that starts its own come from stepping through it on ones.
+
+        (Integers, which may be indices, are zeros there.)
+        """
+        if self.manual:
+            found = schedule_of(self._dry.log, self.call.name)
+            work = tuple((*key, n / max(found.steps, 1)) for key, n in sorted(self._work.items()))
+        else:
+            found, work = record(self.steps, self.operands, 0.0, self.call.name), self.body.work
+        cost, counted = self.call.cost_estimate, sum(n for *_, n in work)
+        flops = counted if cost is None else cost.flops / max(found.steps, 1)
         if counted:  # the units share an estimate as the traced kernel does
             work = tuple((unit, dtype, n * flops / counted) for unit, dtype, n in work)
         names = self.names[len(self.scalars) + len(self.arrays):]
         scratch = tuple((name, f"{s.dtype}{list(s.shape)}", math.prod(s.shape) * s.dtype.itemsize)
                         for name, s in zip(names, jax.tree.leaves(self.call.scratch_shapes), strict=True)
-                        if s.memory_space is _specs.VMEM)
-        return replace(record(self.steps, self.operands, flops, self.call.name), work=work, scratch=scratch)
+                        if s.memory_space is _specs.VMEM and all(x.name != name for x in found.operands))
+        return replace(found, flops=flops, work=work, scratch=scratch)
 
     @cached_property
     def blocks_from_scalars(self) -> dict[str, jax.Array]:
@@ -85,23 +95,16 @@ class Traced:
         if self.blocks_from_scalars:
             return []  # nobody can tell before it runs
         if self.manual:
-            zeros = {x.array: np.zeros(x.shape, x.dtype) for x in self.arrays if not x.is_output}
-            return self._grid_hazards + self._stepped(zeros)[1]
+            return self._grid_hazards + self._dry.hazards
         return verify(self.schedule) + self._grid_hazards
 
     @cached_property
     def _grid_hazards(self) -> list[Hazard]:
-        return grid_hazards(self.operands, self.indices, self.parallel, self.schedule)
+        schedule = record(self.steps, self.operands) if self.manual else self.schedule
+        return grid_hazards(self.operands, self.indices, self.parallel, schedule)
 
     def timeline(self, machine: Machine = TOY) -> Timeline:
-        """When each engine is busy: modelled from the machine's α, β and F, not measured.
-
-        Raises NotSupportedError for a kernel with copies of its own: the schedule does not have them.
-        """
-        if self.manual:
-            raise NotSupportedError(f"{self.call.name}: a timeline of a kernel that starts its own copies is not "
-                                    "supported yet. "
-                                    "Write the loop with copy_in_start and its like (pl.record) to see its time.")
+        """When each engine is busy: modelled from the machine's α, β and F, not measured."""
         limit = getattr(self.call.compiler_params, "vmem_limit_bytes", None)
         if limit is not None:  # as the TPU compiler takes it: never more than there is
             machine = machine.with_(sram_bytes=min(limit, machine.physical_sram_bytes or limit))
@@ -152,13 +155,16 @@ class Traced:
         """The outputs, after the hazards were reported. `flat`: all operands, prefetched scalars first."""
         inputs = {x.array: a for x, a in zip(self.arrays, flat[len(self.scalars):], strict=False) if not x.is_output}
         under_jit = any(isinstance(a, jax.core.Tracer) for a in flat)
-        if self.manual:
-            if under_jit:
-                raise NotSupportedError(f"{self.call.name}: a kernel that starts its own copies is not supported under "
-                                        "jax.jit or jax.vmap yet. Call it outside, on concrete arrays.")
-            values, hazards = self._stepped(inputs)
-            self.report(self._grid_hazards + hazards)
-            return self._results(values)
+        if self.manual and not under_jit and self.call.backend != "xla":
+            outcome = self._stepped(inputs)
+            if outcome.stopped:
+                raise outcome.stopped
+            self.report(self._grid_hazards + outcome.hazards)
+            return self._results(outcome.values)
+        if self.manual and any(isinstance(s, jax.core.Tracer) for s in self.scalars):
+            raise NotSupportedError(f"{self.call.name}: a kernel that starts its own copies is checked before it runs, "
+                                    "so its prefetched scalars must be concrete arrays, not traced. Call it outside "
+                                    "jax.jit, or pass them as an operand in SMEM.")
         racy = any(h.kind in RACES for h in self.hazards)
         if under_jit and self.call.backend == "simulate":
             raise NotSupportedError(f"{self.call.name}: the simulator cannot run under jax.jit or jax.vmap. Call it "
@@ -169,6 +175,8 @@ class Traced:
                 what = "under jax.jit" if under_jit else 'with backend="xla"'
                 raise PallasLiteError(f"{self.call.name}: {what} a call must be free of races, and this one has: "
                                       f"{self.hazards[0]}")
+            if self.manual:
+                return self._results(self._direct(inputs))
             return self._results(self._compiled(inputs, self.call.params.uninitialized_memory)[0])
         if self.call.on_hazard == "raise":
             self.report(self.hazards)
@@ -200,14 +208,48 @@ class Traced:
     def _loop(self):
         return xla.compiled(self.operands, self.extras, self.body, self.call.grid)
 
-    def _stepped(self, inputs):
+    # -- kernels with copies of their own
+
+    def _stepped(self, inputs) -> step.Outcome:
+        return step.run(self.call.kernel, *self._parts, {name: np.asarray(a) for name, a in inputs.items()},
+                        self.call.params, self.unflatten)
+
+    @cached_property
+    def _dry(self) -> step.Outcome:
+        # Indices must lie inside; other numbers should be seen.
+        return self._stepped({name: np.full(a.shape, not np.issubdtype(a.dtype, np.integer), a.dtype)
+                              for name, a in self._inputs.items()})
+
+    @property
+    def _inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
+        return {x.array: jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.arrays if not x.is_output}
+
+    @property
+    def _program(self):
+        fill = self.call.params.uninitialized_memory
+        return direct.program(self.call.kernel, *self._parts, self.unflatten, "nan" if fill == "random" else fill)
+
+    @cached_property
+    def _direct(self):
+        return direct.compiled(self._program, self._inputs)
+
+    @property
+    def _work(self) -> Counter:
+        """Arithmetic of the whole kernel; none where Python decides what it does, so that it has no trace."""
+        try:
+            return count_work(jax.make_jaxpr(self._program)(self._inputs).jaxpr)
+        except jax.errors.JAXTypeError:
+            return Counter()
+
+    @cached_property
+    def _parts(self):
+        """What manual.play asks for: operands, arrays in HBM, other refs, grid."""
         names = [*self.names[:len(self.scalars)], *self.names[len(self.scalars) + len(self.arrays):]]
         free = [(x.name, x.array, x.shape, x.dtype) for x in self.arrays if x.stays_in_hbm]
         args, kwargs = self.unflatten(list(range(len(self.arrays) + len(self.extras))))
         check_arity(self.call.kernel, args, kwargs)
         extras = list(zip(names, self.extras, strict=True))
-        return step.run(self.call.kernel, self.operands, free, extras, self.call.grid,
-                        {name: np.asarray(a) for name, a in inputs.items()}, self.call.params, self.unflatten)
+        return self.operands, free, extras, self.call.grid
 
     def _about_values(self, inputs, racy) -> list[Hazard]:
         """Reports that only a run can give: written inputs, and results that depend on what memory held before."""

@@ -1,250 +1,359 @@
 """step: a kernel run step by step, in Python, on buffers that watch every access. For kernels with copies of their own.
 
-Slower than the other engines, and it sees everything: each read, write, copy and wait goes through races.py.
+Slower than the other engines, and it sees everything: each read, write, copy and wait goes through races.py, and into a
+log, which engines/log.py reads as a Schedule.
 """
-import itertools
+import contextlib
 import math
-from collections import defaultdict
+import os
+import sys
+from collections import Counter, defaultdict, deque
+from functools import partial
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from .. import manual
-from ..body import at_position, run_kernel
-from ..errors import PipelineError, SpecError
-from ..memory import InterpretParams, garbage
-from ..races import Races, Rectangles
-from ..refs import Ref
+from .. import specs as _specs
+from ..body import at_position
+from ..errors import PipelineError
+from ..manual import block_ref, machine, play
+from ..memory import InterpretParams, fillings, garbage
+from ..races import Races
+from ..refs import Ref, is_static
 from ..schedule import IN_START, OUT_START, RUN
-from ..specs import is_semaphore
 from ..verify import Hazard
+from .buffers import COPY, READ, SEND, WAIT, WRITE, Access, Buffer, before_text, call_text, common, merged, nth, part
 from .record import record
 
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-class Buffer:
-    """Some memory of the machine. Refs are windows on it."""
 
-    def __init__(self, machine, name, value, written=False, is_semaphore=False, in_hbm=False):
-        self.machine, self.name, self.value, self.is_semaphore = machine, name, value, is_semaphore
-        self.in_hbm = in_hbm  # a kernel computes on SRAM only
-        self.shape, self.dtype = value.shape, value.dtype
-        self.places = Rectangles(machine.races, value.shape)
-        if written:  # an operand: its values were there before the kernel
-            for place in self.find((0,) * value.ndim, value.shape):
-                place.last = -1
+class Outcome(NamedTuple):
+    """What a run gives. `stopped` is why it came to no end."""
 
-    def find(self, starts, sizes):
-        return self.places.find(tuple((int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True)))
-
-    def part(self, starts, sizes):
-        return tuple(slice(int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True))
-
-    def load(self, starts, sizes):
-        self._in_reach("read")
-        self.machine.read(self, starts, sizes)
-        return jnp.asarray(self.value[self.part(starts, sizes)].copy())
-
-    def _in_reach(self, what):
-        if self.in_hbm:
-            raise SpecError(f"{self.name} is in HBM, where a kernel cannot {what} directly. Copy the part that you "
-                            "want to or from a VMEM buffer with make_async_copy, or give it a BlockSpec with a "
-                            "block_shape.")
-
-    def store(self, starts, sizes, value):
-        self._in_reach("write")
-        self.machine.write(self, starts, sizes)
-        self.value[self.part(starts, sizes)] = np.asarray(value)
+    values: dict[str, np.ndarray]  # of the arrays in HBM
+    hazards: list[Hazard]
+    log: list[Access]
+    stopped: PipelineError | None
 
 
 class Step:
     """The machine: buffers, semaphores, copies in flight, and the log of what happened."""
 
-    def __init__(self, params: InterpretParams):
-        self.params, self.rng = params, params.rng
+    def __init__(self, params: InterpretParams, filling: int | None = None):
+        self.params, self.rng, self.filling = params, params.rng, filling
         self.races = Races(self.clash)
-        self.log: list[tuple[int, str]] = []  # (step, what) of each access
+        self.log: list[Access] = []
         self.hazards: list[Hazard] = []
         self.seen = set()
-        self.pending = defaultdict(list)  # semaphore -> (bytes, move or None) of copies in flight
+        self.pending = defaultdict(deque)  # semaphore -> (number, bytes, move or None) of copies in flight
         self.had = defaultdict(int)  # semaphore -> bytes taken by waits and not yet matched to a finished copy
-        self.now, self.scopes = 0, 0
+        self.last_wait = {}  # semaphore -> number of the wait that completed its last copies
+        self.names = {}  # semaphore -> how the kernel calls it
+        self.lines = Counter()  # (line, verb, buffer) -> times
+        self.at = None  # the step of the outermost pipeline that has more than one
+        self.runs, self.computing = 0, False  # stretches of computing between copies: they count the steps otherwise
+        self.scopes = 0
+        self.unwritten = []  # (array, rectangle): what an output keeps of the garbage that it held
 
     # -- what the kernel does
 
-    def read(self, buffer, starts, sizes):
-        number = self._note(f"the kernel reads {_window(buffer, starts, sizes)}")
-        if self.races.read(number, buffer.find(starts, sizes)) and not buffer.is_semaphore:
-            self.report("uninitialised", f"the kernel reads {_window(buffer, starts, sizes)}, part of which nobody has "
-                                         "written.",
-                        "Write it, or copy something into it and wait, before reading it.", buffer.name, number)
+    def read(self, buffer, rectangle):
+        number = self._note(READ, (buffer, rectangle))
+        if self.races.read(number, buffer.places.find(rectangle)) and not buffer.is_semaphore:
+            self.report("uninitialised", f"{self.show(number)}, part of which nobody has written.",
+                        "Write it, or copy something into it and wait, before reading it.", number)
 
-    def write(self, buffer, starts, sizes):
-        number = self._note(f"the kernel writes {_window(buffer, starts, sizes)}")
-        self.races.write(number, buffer.find(starts, sizes))
+    def write(self, buffer, rectangle):
+        self.races.write(self._note(WRITE, (buffer, rectangle)), buffer.places.find(rectangle))
+
+    def home(self, name, shape, dtype, given):
+        value = np.array(given) if given is not None else self.garbage(shape, dtype)
+        return Ref(Buffer(self, name, value, written=given is not None, in_hbm=True))
+
+    def garbage(self, shape, dtype):
+        if self.filling is not None:
+            return np.full(shape, fillings(dtype, False)[self.filling], dtype)
+        return garbage(self.params, shape, dtype, self.rng)
+
+    def scalars(self, name, value):
+        return Ref(Buffer(self, name, value.copy(), written=True, steers=True))
 
     def allocate(self, kind, name=None):
         self.scopes += 1
-        value = (np.zeros(kind.shape, np.int32) if is_semaphore(kind)
-                 else garbage(self.params, kind.shape, kind.dtype, self.rng))
-        return Ref(Buffer(self, name or f"scoped{self.scopes}", value, is_semaphore=is_semaphore(kind)))
+        semaphore = _specs.is_semaphore(kind)
+        value = np.zeros(kind.shape, np.int32) if semaphore else self.garbage(kind.shape, kind.dtype)
+        return Ref(Buffer(self, name or f"scoped{self.scopes}", value, is_semaphore=semaphore,
+                          steers=kind.memory_space is _specs.SMEM))
+
+    def free(self, refs):
+        """The end of a scope: what is still in flight there would land in memory that belongs to somebody else."""
+        gone = {r.memory for r in refs}
+        for (semaphore, _), copies in self.races.in_flight.items():
+            for number in copies:
+                a = self.log[number]
+                if semaphore in gone or any(buffer in gone for buffer, _ in a.windows):
+                    names = ", ".join(r.memory.name for r in refs)
+                    self.report("never waited",
+                                f"{self.show(number)} is still in flight where the scope of {names} ends.",
+                                f"Call {call_text(a)}.wait() inside the function that run_scoped calls.", number)
+        for buffer in gone:
+            buffer.freed = True
 
     def copy_start(self, copy):
-        self.start(copy.source, copy.target, _key(copy.semaphore))
+        sender = self._key(copy.sender) if copy.sender is not None else None
+        self.start(copy.source, copy.target, self._key(copy.semaphore), sender=sender)
 
-    def copy_wait(self, copy):
-        self.wait(_key(copy.semaphore), _bytes(copy.target), f"{copy.source.memory.name} → {copy.target.memory.name}")
+    def copy_wait(self, copy, semaphore):
+        copy.source.memory.rectangle(*copy.source.window[1:])
+        self.wait(copy.target, self._key(semaphore), f"{copy.source.memory.name} → {copy.target.memory.name}")
+
+    def _key(self, semaphore):
+        key = semaphore.memory, semaphore.memory.rectangle(*semaphore.window[1:])
+        self.names[key] = key[0].show(key[1])
+        return key
 
     # -- copies
 
-    def start(self, source, target, key):
-        text = f"{_show(source)} → {_show(target)}"
-        number = self._note(f"the copy {text}")
-        sources, targets = (r.memory.find(r._starts, r._sizes) for r in (source, target))
+    def start(self, source, target, key, block=None, sender=None):
+        ends = [(r.memory, r.memory.rectangle(*r.window[1:])) for r in (source, target)]
+        names = ", ".join(self.names[k] for k in (sender, key) if k in self.names)
+        more = {"semaphore": names, "block": block, "remote": sender is not None}
+        sources, targets = (buffer.places.find(rectangle) for buffer, rectangle in ends)
+        number = self._note(SEND if sender else COPY, *ends, **more)
         if any(p.last is None and not p.writes for p in sources):
-            self.report("uninitialised", f"the copy {text} sends memory that nobody has written.",
-                        "Write the whole of it first, or copy only what was written.", source.memory.name, number)
-        self.races.start(number, sources, targets, key, _bytes(target))
+            self.report("uninitialised", f"{self.show(number)} sends memory that nobody has written.",
+                        "Write the whole of it first, or copy only what was written.", number)
+        (source, this), (target, that) = ends
+        values = []
+
+        def read():
+            values.append(source.value[part(this)].reshape([b - a for a, b in that]).copy())
 
         def move():
-            part = source.memory.value[source.memory.part(source._starts, source._sizes)]
-            target.memory.value[target.memory.part(target._starts, target._sizes)] = part.reshape(target._sizes)
+            if not values:
+                read()
+            target.value[part(that)] = values[0]
+        if sender:  # its two semaphores tell of its two halves
+            self._launch(number, sources, [], sender, ends, read)
+            self._launch(self._note(COPY, *ends, **more), [], targets, key, ends, move)
+        else:
+            self._launch(number, sources, targets, key, ends, move)
+
+    def _launch(self, number, sources, targets, key, ends, move):
+        amount = math.prod(b - a for a, b in ends[1][1]) * ends[1][0].dtype.itemsize
+        self.races.start(number, sources, targets, key, amount)
         mode = self.params.dma_execution_mode
         if mode == "eager" or mode == "random" and self.rng.random() < 0.5:
             move()
             move = None
-        self.pending[key].append((_bytes(target), move))
+        self.pending[key].append((number, amount, move))
 
-    def wait(self, key, amount, text):
+    def wait(self, target, key, text, block=None):
+        window = target.memory, target.memory.rectangle(*target.window[1:])
+        amount, left = _bytes(target), self.races.owed[key] - self.races.taken[key]
         if not self.races.wait(key, amount):
-            raise PipelineError(f"step {self.now}: the wait for {text} asks its semaphore for more than the copies "
-                                "started on it bring: the program would hang here. Start the copy before this wait, or "
-                                "drop the wait.")
+            number = self._note(WAIT, window, block=block)
+            before = self.last_wait.get(key)
+            mend = ("Start the copy before this wait, or drop the wait." if before is None else
+                    f"What was started was waited for already{self.where(before)}: drop this wait, or start the copy "
+                    "again before it.")
+            what = (f"the wait for {text}{self.where(number)} asks its semaphore {self.names.get(key, '')} for more "
+                    f"than the copies started on it bring ({amount} bytes, of which {left} can come): the program "
+                    "would hang here.").replace("  ", " ")
+            self.report("hang", what, mend, number)
+            raise PipelineError(f"step {self.log[number].step}: {what} {mend}")
         self.had[key] += amount
-        while self.pending[key] and self.had[key] >= self.pending[key][0][0]:
-            size, move = self.pending[key].pop(0)
+        done = []
+        while self.pending[key] and self.had[key] >= self.pending[key][0][1]:
+            number, size, move = self.pending[key].popleft()
             self.had[key] -= size
+            done.append(number)
             if move:
                 move()
+        self.last_wait[key] = self._note(WAIT, window, block=block, copies=tuple(done))
 
     # -- pipelines: pallas_call's own, and emit_pipeline's
 
-    def pipeline(self, operands, refs, steps, grid, body, outer=False):
-        """Play the pipeline of resolved operands on HBM refs; `body(t, block refs)` runs a step."""
-        slots = {x.name: [self._slot(x, s) for s in range(x.depth)] for x in operands}
+    resolve = staticmethod(partial(_specs.resolve, in_kernel=True))
+
+    def pipeline(self, operands, refs, grid, body, outer=False):
+        """Play the pipeline of resolved operands on HBM refs; `body(block refs)` runs a step at its position."""
+        steps = math.prod(grid)
+        slots = {x.name: Ref(Buffer(self, x.name, self.garbage((x.depth, *x.block_shape), x.dtype), is_slots=True,
+                                    steers=x.steers)) for x in operands}
         homes = {x.name: ref for x, ref in zip(operands, refs, strict=True)}
         known = {x.name: x for x in operands}
-        indices = list(itertools.product(*map(range, grid)))
-        scope = object()
+        scope, counts = object(), self.at is None and steps > 1
+        self.runs, self.computing = self.runs + self.computing, False
+        first = self.runs
         for e in record(steps, operands):
-            if outer:
-                self.now = e.step
+            if counts:
+                self.at = first + e.step
             if e.verb == RUN:
-                blocks = [_block(slots[x.name][s], x) for x, s in zip(operands, e.slots, strict=True)]
-                with at_position([np.int32(i) for i in indices[e.step]], grid):
-                    body(e.step, blocks)
+                for x, s in zip(operands, e.slots, strict=True):
+                    if x.is_output and (e.step == 0 or x.blocks[e.step] != x.blocks[e.step - 1]):
+                        self.forget(slots[x.name].at[s])
+                blocks = [block_ref(slots[x.name].at[s], x) for x, s in zip(operands, e.slots, strict=True)]
+                ids = [np.int32(i) for i in np.unravel_index(e.step, grid)] if grid else []
+                with at_position(ids, grid), jax.disable_jit(), _loops_count_in_int32():
+                    body(blocks)
                 continue
-            x, slot = known[e.operand], slots[e.operand][e.slot]
-            array, part = x.window(e.block)
-            home = homes[e.operand].at[array]
-            inside = slot.at[part]
-            ends = (home, inside) if not x.is_output else (inside, home)
-            key = scope, e.operand, e.slot, x.is_output
+            x = known[e.operand]
+            array, inside = x.window(e.block)
+            ends = homes[e.operand].at[array], slots[e.operand].at[e.slot].at[inside]
+            source, target = ends[::-1] if x.is_output else ends
+            key, block = (scope, (e.operand, e.slot, x.is_output)), (x.info, e.block, e.slot)
+            if e.verb == IN_START:
+                self.forget(slots[e.operand].at[e.slot])
             if e.verb in (IN_START, OUT_START):
-                self.start(*ends, key)
+                self.start(source, target, key, block)
             else:
-                self.wait(key, _bytes(ends[1]), f"{x.info.show(e.block)} in slot {e.slot}")
+                self.wait(target, key, f"{x.info.show(e.block)} in slot {e.slot}", block)
+        if counts:
+            self.at, self.runs, self.computing = None, first + steps, False
 
-    def _slot(self, x, s):
-        return Ref(Buffer(self, f"{x.name}[slot {s}]", garbage(self.params, x.block_shape, x.dtype, self.rng)))
+    def forget(self, slot):
+        """A visit begins: what the last one left in its slot is nothing that a program may count on."""
+        buffer, rectangle = slot.memory, slot.memory.rectangle(*slot.window[1:])
+        for place in buffer.places.find(rectangle):
+            if not place.reads and not place.writes:
+                place.last = None
+        if self.filling is not None:
+            buffer.value[part(rectangle)] = self.garbage((), buffer.dtype)
 
-    # -- reports
+    # -- the log and its words
 
-    def _note(self, text) -> int:
-        self.log.append((self.now, text))
+    def _note(self, verb, *windows, **more) -> int:
+        if verb in (READ, WRITE):
+            self.computing |= not windows[0][0].steers
+            out = False
+        else:
+            self.runs, self.computing = self.runs + self.computing, False
+            out = windows[-1][0].in_hbm  # sending a result belongs to the step that made it
+        step = self.at if self.at is not None else max(self.runs - out, 0)
+        line = None if more.get("block") else _line()
+        self.lines[line, verb, windows[0][0]] += 1
+        self.log.append(Access(verb, step, windows, line, self.lines[line, verb, windows[0][0]], **more))
         return len(self.log) - 1
 
+    def where(self, number) -> str:
+        """The place in the kernel's source:  (line 12, 3rd time)."""
+        a = self.log[number]
+        if a.line is None:
+            return ""
+        times = f", {nth(a.time)} time" if self.lines[a.line, a.verb, a.windows[0][0]] > 1 else ""
+        return f" (line {a.line[1]}{times})"
+
+    def show(self, number) -> str:
+        a = self.log[number]
+        if a.verb in (COPY, SEND):
+            whose = "the pipeline's copy" if a.block else "the copy"
+            return f"{whose} {' → '.join(buffer.show(r) for buffer, r in a.windows)}{self.where(number)}"
+        return f"the kernel {a.verb}s {a.windows[0][0].show(a.windows[0][1])}{self.where(number)}"
+
     def clash(self, kind, first, second):
-        (then, a), (_, b) = self.log[first], self.log[second]
-        names = {"read": ("read before wait", "Wait for that copy first."),
-                 "write": ("overwrite in flight", "Wait for that copy first, or use another slot."),
-                 "order": ("overwrite in flight", "Wait for the first before the second begins.")}
-        name, mend = names[kind]
-        self.report(name, f"{b} while {a} (of step {then}) is still in flight.", mend, "", first, second)
+        a, b = self.log[first], self.log[second]
+        name, mend = ("read before wait", "") if kind == "read" else ("overwrite in flight", ", or use another slot")
+        if b.verb in (COPY, SEND) and any(buffer.in_hbm for buffer, _ in common(a, b)):
+            name = "hbm race"
+        if a.block:
+            mend = ("Only the pipeline can wait for that copy: keep to the refs that it gives to its body, or do this "
+                    "after the pipeline.")
+        else:
+            mend = f"Wait for it first{mend}: {call_text(a)}.wait() before {before_text(b)}."
+        this = self.show(second) + " starts" * (b.verb in (COPY, SEND))
+        self.report(name, f"{this} while {self.show(first)} of step {a.step} is still in flight.", mend, first, second)
 
-    def report(self, kind, message, mend, operand, *events):
-        if (kind, message) not in self.seen:
-            self.seen.add((kind, message))
-            self.hazards.append(Hazard(kind, message, mend, operand, self.log[events[-1]][0], -1, events))
+    def report(self, kind, message, mend, *events):
+        a, b = self.log[events[0]], self.log[events[-1]]
+        if (kind, events) not in self.seen:
+            self.seen.add((kind, events))
+            buffer, rectangle = min(common(a, b) or b.windows, key=lambda window: window[0].in_hbm)
+            self.hazards.append(Hazard(kind, message, mend, buffer.name, b.step, buffer.slot_of(rectangle), events))
 
-    def finish(self, outputs):
-        for copies in self.races.in_flight.values():
+    def finish(self, outputs: dict[str, Buffer]):
+        for key, copies in self.races.in_flight.items():
+            taken, owed = self.races.taken[key], self.races.owed[key]
             for number in copies:
-                self.report("never waited", f"{self.log[number][1]} is never waited for: nobody knows whether it "
-                                            "arrived.",
-                            "Wait for it before the kernel ends.", "", number)
-        for buffer in outputs:
+                what = "is never waited for: nobody knows whether it arrived."
+                if taken:  # some were waited for; the semaphore does not tell which
+                    what = (f"may be the one that is not waited for: semaphore {self.names.get(key)} gets {owed} bytes "
+                            f"from {len(copies)} copies, and waits take {taken}. {owed - taken} are left in it.")
+                self.report("never waited", f"{self.show(number)} {what}",
+                            f"Call {call_text(self.log[number])}.wait() before the kernel ends.", number)
+        for array, buffer in outputs.items():
             self.races.final(buffer.places.places.values())
-            for rectangle, place in buffer.places.places.items():
-                if place.last is None and not place.writes and not place.clash:
-                    part = _window(buffer, [a for a, _ in rectangle], [b - a for a, b in rectangle])
-                    self.report("unwritten", f"output {part} is never written: whatever memory held stays there.",
-                                "Copy the whole of it out.", buffer.name, self._note("the end"))
-        return self.hazards
+            for rectangle in merged(r for r, p in buffer.places.places.items()
+                                     if p.last is None and not p.writes and not p.clash):
+                self.unwritten.append((array, rectangle))
+                number = self._note(READ, (buffer, rectangle))
+                self.report("unwritten", f"output {buffer.show(rectangle)} is never written: whatever memory held "
+                                         "stays there.", "Copy the whole of it out.", number)
+                self.log.pop()
+        self.hazards.sort(key=lambda h: h.events[-1])
 
 
-def run(kernel, operands, any_refs, extras, grid, inputs, params, unflatten):
-    """The outputs by array name, and the hazards. `extras`: scalars by value, scratch by kind. `unflatten`: traced.py.
+def run(kernel, operands, free, extras, grid, inputs, params, unflatten) -> Outcome:
+    """A kernel's values, hazards and log. The parameters are those of manual.play.
 
-    `any_refs`: the operands that stay in HBM, as (name, array, shape, dtype, is_output).
+    Memory that nobody had written may be read, and left out of the results: that is reported only where runs on other
+    garbage give other results.
     """
-    machine = Step(params)
-    token = manual.machine.set(machine)
+    def go(filling=None):
+        here, stopped, homes = Step(params, filling), None, {}
+        try:
+            with jax.ensure_compile_time_eval():  # also where the call itself is being traced
+                homes = play(here, kernel, operands, free, extras, grid, inputs, unflatten)
+            here.finish({array: ref.memory for array, ref in homes.items()})
+        except PipelineError as error:
+            stopped = error
+        return here, Outcome({a: r.memory.value for a, r in homes.items()}, here.hazards, here.log, stopped)
+
+    outcome = go()[1]
+    if any(h.kind == "uninitialised" for h in outcome.hazards) and not outcome.stopped:
+        first, *others = (_written(*go(k)) for k in range(3))
+        if others == [first, first]:
+            return outcome._replace(hazards=[h for h in outcome.hazards if h.kind != "uninitialised"])
+    return outcome
+
+
+def _written(here, outcome):
+    """The bytes of all arrays, without the cells that nobody wrote."""
+    values = {array: value.copy() for array, value in outcome.values.items()}
+    for array, rectangle in here.unwritten:
+        values[array][part(rectangle)] = 0
+    return {array: value.tobytes() for array, value in values.items()}
+
+
+@contextlib.contextmanager
+def _loops_count_in_int32():
+    """With disable_jit, fori_loop counts in Python ints, which have no astype, as a kernel's index has."""
+    before = lax.fori_loop
+
+    def fori_loop(lower, upper, body_fun, init_val, **unroll):
+        if machine.get() is None or not is_static(lower) or not is_static(upper):
+            return before(lower, upper, body_fun, init_val, **unroll)
+        value = jax.tree.map(jax.numpy.asarray, init_val)
+        for i in range(int(lower), int(upper)):
+            value = body_fun(np.int32(i), value)
+        return value
+    lax.fori_loop = fori_loop
     try:
-        homes = {}
-        for name, array, shape, dtype in [*((x.name, x.array, x.shape, x.dtype) for x in operands), *any_refs]:
-            if array not in homes:
-                given = array in inputs
-                value = np.array(inputs[array]) if given else garbage(params, shape, dtype, machine.rng)
-                homes[array] = Buffer(machine, name, value, written=given, in_hbm=True)
-        rest = [_extra(machine, e, name) for name, e in extras]
-        free = [Ref(homes[array]) for _, array, _, _ in any_refs]
-
-        def body(t, blocks):
-            ids, size = [np.int32(i) for i in np.unravel_index(t, grid)] if grid else [], grid
-            with jax.disable_jit():
-                run_kernel(kernel, unflatten, [*blocks, *free, *rest], ids, size)
-        machine.pipeline(operands, [Ref(homes[x.array]) for x in operands], math.prod(grid), grid, body, outer=True)
-        return {a: b.value for a, b in homes.items()}, machine.finish(homes.values())
+        yield
     finally:
-        manual.machine.reset(token)
-
-
-def _extra(machine, e, name):
-    if isinstance(e, np.ndarray):
-        return Ref(Buffer(machine, name, e.copy(), written=True))
-    return machine.allocate(e, name)
-
-
-def _block(ref, x):
-    """A slot as the kernel sees it: without the squeezed dimensions."""
-    return ref.at[tuple(0 if d in x.squeeze else slice(None) for d in range(len(x.block_shape)))] if x.squeeze else ref
+        lax.fori_loop = before
 
 
 def _bytes(ref) -> int:
-    return math.prod(ref._sizes) * np.dtype(ref.dtype).itemsize
+    return ref.size * np.dtype(ref.dtype).itemsize
 
 
-def _key(semaphore):
-    return id(semaphore.memory), tuple(int(s) for s in semaphore._starts)
-
-
-def _window(buffer, starts, sizes) -> str:
-    whole = all(int(s) == 0 for s in starts) and tuple(sizes) == tuple(buffer.shape)
-    spans = [str(int(s)) if n == 1 and size > 1 else f"{int(s)}:{int(s) + n}"
-             for s, n, size in zip(starts, sizes, buffer.shape, strict=True)]
-    return buffer.name if whole else f"{buffer.name}[{', '.join(spans)}]"
-
-
-def _show(ref) -> str:
-    return _window(ref.memory, ref._starts, ref._sizes)
+def _line():
+    """The line of the kernel that is at work: the innermost one outside of this package."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame and (frame.f_code.co_filename, frame.f_lineno)

@@ -91,7 +91,7 @@ def run(operands, extras, body, grid, inputs, filling: Filling, traced):
                 block = lax.dynamic_slice(fixed.get(x.array, moving.get(x.array)), starts + lows[x.array],
                                           x.block_shape)
                 if x.ragged:
-                    block = jnp.where(_inside(starts, x), block, value)
+                    block = jnp.where(inside(starts, x), block, value)
                 value = jnp.where(begins, block, value) if keeps[i] else block
             values.append(value.reshape(x.ref_shape))
         new, past_end = body.apply([jnp.asarray(ids)[t, a] for a in range(len(grid))], [*values, *kept])
@@ -112,13 +112,14 @@ def run(operands, extras, body, grid, inputs, filling: Filling, traced):
     return {x.array: lax.dynamic_slice(moving[x.array], lows[x.array], x.shape) for x in operands if x.is_output}, bad
 
 
-def _inside(starts, x):
-    inside = jnp.ones(x.block_shape, bool)
+def inside(starts, x):
+    """The cells of a block that lie inside its array, as a mask."""
+    mask = jnp.ones(x.block_shape, bool)
     for d, (n, size) in enumerate(zip(x.block_shape, x.shape, strict=True)):
         if x.starts or size % n:
             at = lax.broadcasted_iota(jnp.int32, x.block_shape, d) + starts[d]
-            inside &= (at >= 0) & (at < size)
-    return inside
+            mask &= (at >= 0) & (at < size)
+    return mask
 
 
 def _no_derivative(primals, tangents):

@@ -68,12 +68,20 @@ def test_a_manual_double_buffer(mode):
 
 
 @pytest.mark.parametrize("bug, kind, text", [
-    (dict(wait_in=False), "read before wait", r"the kernel reads x_buf\[0, 0:4, 0:8\] while the copy x_hbm\[0:4, 0:8\] "
-                                              r"→ x_buf"),
-    (dict(wait_out=False, last_wait=False), "overwrite in flight", r"the kernel writes o_buf\[0, 0:4, 0:8\] while the "
-                                                                   r"copy o_buf"),
-    (dict(slots=1), "read before wait", "is still in flight"),
-    (dict(last_wait=False), "never waited", r"the copy o_buf\[1, .* is never waited for"),
+    (dict(wait_in=False), "read before wait",
+     r"step 0: the kernel reads x_buf\[0\] \(line \d+\) while the copy x_hbm\[0:4\] → x_buf\[0\] \(line \d+\) of step "
+     r"0 is still in flight.\n  Wait for it first: make_async_copy\(x_hbm.at\[0:4\], x_buf.at\[0\], in_sem.at\[0\]\)"
+     r".wait\(\) before line \d+."),
+    (dict(wait_out=False, last_wait=False), "overwrite in flight",
+     r"step 2: the kernel writes o_buf\[0\] \(line \d+, 3rd time\) while the copy o_buf\[0\] → o_hbm\[0:4\] "
+     r"\(line \d+, 1st time\) of step 0 is still in flight.\n  Wait for it first, or use another slot: "
+     r"make_async_copy\(o_buf.at\[0\], o_hbm.at\[0:4\], out_sem.at\[0\]\).wait\(\) before line"),
+    (dict(slots=1), "overwrite in flight",
+     r"step 0: the copy x_hbm\[4:8\] → x_buf\[0\] \(line \d+\) starts while the copy x_hbm\[0:4\] → x_buf\[0\] "
+     r"\(line \d+\) of step 0 is still in flight.\n  Wait for it first, or use another slot: make_async_copy"),
+    (dict(last_wait=False), "never waited",
+     r"step 3: the copy o_buf\[1\] → o_hbm\[12:16\] \(line \d+, 4th time\) is never waited for: nobody knows whether "
+     r"it arrived.\n  Call make_async_copy"),
 ])
 def test_the_classic_bugs_are_named(bug, kind, text):
     found = hazards(double_buffer(**bug), X)
@@ -120,7 +128,7 @@ def test_scoped_buffers_inside_a_grid():
 def test_reading_a_scoped_buffer_that_nobody_wrote_is_named():
     def kernel(o_ref):
         pl.run_scoped(lambda buf: o_ref.__setitem__(..., buf[...]), pltpu.VMEM((4,), jnp.float32))
-    with pytest.warns(pl.HazardWarning, match="reads scoped1, part of which nobody has written"):
+    with pytest.warns(pl.HazardWarning, match=r"reads buf \(line \d+\), part of which nobody has written"):
         pl.pallas_call(kernel, shape(4))()
 
 
@@ -133,7 +141,9 @@ def test_reading_a_scoped_buffer_that_nobody_wrote_is_named():
     (lambda x, o, sem: pltpu.make_async_copy(x, o, x), "is not one semaphore"),
     (lambda x, o, sem: x.at[9:20], None),
     (lambda x, o, sem: x.at[20], "index 20 is out of range"),
-    (lambda x, o, sem: pltpu.make_async_remote_copy(x, o, sem, sem, 0), "not supported yet"),
+    (lambda x, o, sem: pltpu.make_async_remote_copy(x, o, sem, sem, (0, 1)), r"device_id=\(0, 1\), but one chip is "
+                                                                             "simulated"),
+    (lambda x, o, sem: pltpu.make_async_copy(x, o, sem).wait_send(), "this is a local copy"),
 ])
 def test_bad_copies_say_what_is_wrong(line, text):
     def kernel(x_hbm, o_hbm, sem):
@@ -152,11 +162,49 @@ def test_copies_outside_of_a_kernel_are_an_error():
         pltpu.sync_copy(None, None)
 
 
-def test_a_manual_kernel_says_that_it_has_no_timeline_and_no_jit():
-    with pytest.raises(pl.NotSupportedError, match="timeline of a kernel that starts its own copies"):
-        double_buffer().trace(X).timeline()
-    with pytest.raises(pl.NotSupportedError, match="not supported under jax.jit"):
-        jax.jit(double_buffer())(X)
+def test_the_schedule_of_a_manual_kernel_is_the_pipelines_own():
+    schedule = double_buffer().trace(X).schedule
+    assert schedule.listing().splitlines()[:8] == [
+        "copy_in_start(x_hbm[0] → x_buf[0])", "copy_in_start(x_hbm[1] → x_buf[1])", "copy_in_wait(x_buf[0])",
+        "run step 0 on x_buf[0], o_buf[0]", "copy_out_start(o_buf[0] → o_hbm[0])",
+        "copy_in_start(x_hbm[2] → x_buf[0])", "copy_in_wait(x_buf[1])", "run step 1 on x_buf[1], o_buf[1]"]
+
+    def blocked(x_buf, o_buf):
+        o_buf[...] = x_buf[...] * 2
+    rows = pl.BlockSpec((4, 8), lambda i: (i, 0))
+    other = pl.pallas_call(blocked, shape(16, 8), grid=4, in_specs=[rows], out_specs=rows).trace(X).schedule
+    assert [e._replace(operand="", block=None) for e in schedule] == [e._replace(operand="", block=None) for e in other]
+    assert [e.block for e in schedule if e.block] == [e.block[:1] for e in other if e.block]
+    assert pl.verify(schedule) == []
+    assert schedule.flops == other.flops == 32  # of one step: 4 × 8 products
+
+
+def test_the_arithmetic_of_a_manual_kernel_is_counted_copies_are_not():
+    def kernel(x_hbm, y_ref, o_ref, buf, total):
+        @pl.loop(0, 4)
+        def _(i):
+            pltpu.sync_copy(x_hbm.at[pl.ds(4 * i, 4)], buf)
+            total[...] = jnp.sin(buf[...]) * y_ref[...] + 1
+
+        def body(block):
+            total[...] = total[...] + block[...]
+        pltpu.emit_pipeline(body, grid=(2,), in_specs=[pl.BlockSpec((4, 8), lambda i: (i, 0))])(x_hbm)
+        o_ref[...] = total[...]
+    f = pl.pallas_call(kernel, shape(4, 8), in_specs=[HBM, pl.BlockSpec()],
+                       scratch_shapes=[pltpu.VMEM((4, 8), jnp.float32)] * 2)
+    schedule = f.trace(X, X[:4]).schedule
+    assert schedule.flops * schedule.steps == 4 * 3 * 32 + 2 * 32
+
+
+def test_the_time_of_a_manual_kernel_is_the_pipelines_own():
+    got = double_buffer().trace(X).timeline(pl.hardware.TPU_V5E)
+
+    def blocked(x, o):
+        o[...] = x[...] * 2
+    rows = pl.BlockSpec((4, 8), lambda i: (i, 0))
+    want = pl.pallas_call(blocked, shape(16, 8), grid=4, in_specs=[rows], out_specs=rows).trace(X).timeline(
+        pl.hardware.TPU_V5E)
+    assert (got.total, got.bound, got.terms) == (want.total, want.bound, want.terms)
 
 
 class Cells:
@@ -202,4 +250,4 @@ def test_an_output_in_hbm_that_is_left_partly_unwritten_is_named():
     f = pl.pallas_call(kernel, shape(16, 8), in_specs=[HBM], out_specs=HBM,
                        scratch_shapes=[pltpu.VMEM((4, 8), jnp.float32)])
     assert [str(h.message) for h in hazards(f, X)] == [
-        "output o_hbm[4:16, 0:8] is never written: whatever memory held stays there."]
+        "output o_hbm[4:16] is never written: whatever memory held stays there."]

@@ -1,0 +1,93 @@
+"""Calls under jax.jit and jax.vmap: the values of the call outside, also for kernels with copies of their own."""
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pallas_lite as pl
+from pallas_lite import tpu as pltpu
+
+from .test_manual import HBM, X, double_buffer, shape
+
+ROWS = pl.BlockSpec((4, 8), lambda i: (i, 0))
+
+
+def column_sums():
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def _():
+            o_ref[...] = jnp.zeros_like(o_ref)
+        o_ref[...] += x_ref[...]
+    return pl.pallas_call(kernel, shape(16, 4), grid=(4, 2), in_specs=[pl.BlockSpec((4, 4), lambda i, j: (i, j))],
+                          out_specs=pl.BlockSpec((4, 4), lambda i, j: (i, 0)))
+
+
+def pipeline_in_a_grid():
+    """Blocked operands, an array in HBM, scratch, and a pipeline whose index map knows the step around it."""
+    def kernel(x_ref, y_hbm, o_ref, total):
+        step = pl.program_id(0)
+        total[...] = x_ref[...]
+
+        def add(y_ref):
+            total[...] += y_ref[...] * (pl.program_id(0) + 1)
+        pltpu.emit_pipeline(add, grid=(4,), in_specs=[pl.BlockSpec((4, 8), lambda j: (jnp.bitwise_xor(j, step), 0))])(
+            y_hbm)
+        o_ref[...] = total[...]
+    return pl.pallas_call(kernel, shape(16, 8), grid=4, in_specs=[ROWS, HBM], out_specs=ROWS,
+                          scratch_shapes=[pltpu.VMEM((4, 8), jnp.float32)])
+
+
+def ragged_pipeline():
+    def kernel(x_hbm, o_hbm):
+        def double(x_ref, o_ref):
+            o_ref[...] = x_ref[...] * 2
+        spec = pl.BlockSpec((6, 8), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))
+        pltpu.emit_pipeline(double, grid=(3,), in_specs=[spec], out_specs=[pl.BlockSpec((6, 8), lambda i: (i, 0))])(
+            x_hbm, o_hbm)
+    return pl.pallas_call(kernel, shape(16, 8), in_specs=[HBM], out_specs=HBM)
+
+
+def scoped_copies():
+    def kernel(x_ref, o_ref):
+        def scope(buf, sem):
+            pltpu.async_copy(x_ref, buf.at[pl.program_id(0)], sem).wait()
+            o_ref[...] = buf[pl.program_id(0)] + 1
+        pl.run_scoped(scope, pltpu.VMEM((4, 4, 8), jnp.float32), sem=pltpu.SemaphoreType.DMA)
+    return pl.pallas_call(kernel, shape(16, 8), grid=(4,), in_specs=[ROWS], out_specs=ROWS)
+
+
+def in_place():
+    def kernel(x_hbm, o_hbm, buf):
+        @pl.loop(1, 3)
+        def _(i):
+            pltpu.sync_copy(o_hbm.at[pl.ds(4 * i, 4)], buf)
+            buf[...] = buf[...] - 1
+            pltpu.sync_copy(buf, o_hbm.at[pl.ds(4 * i, 4)])
+    return pl.pallas_call(kernel, shape(16, 8), in_specs=[HBM], out_specs=HBM, input_output_aliases={0: 0},
+                          scratch_shapes=[pltpu.VMEM((4, 8), jnp.float32)])
+
+
+CALLS = [(column_sums, 1), (double_buffer, 1), (pipeline_in_a_grid, 2), (ragged_pipeline, 1), (scoped_copies, 1),
+         (in_place, 1)]
+
+
+@pytest.mark.parametrize("build, n", CALLS, ids=lambda c: getattr(c, "__name__", ""))
+def test_values_under_jit_and_vmap_are_those_of_the_call(build, n):
+    f = build()
+    rng = np.random.default_rng(0)
+    batch = [rng.integers(-9, 9, (2, *X.shape)).astype(np.float32) for _ in range(n)]
+    want = np.stack([np.asarray(f(*(a[k] for a in batch))) for k in range(2)])
+    np.testing.assert_array_equal(jax.vmap(jax.jit(f))(*batch), want)
+    if n == 1:
+        np.testing.assert_array_equal(jax.jit(f)(batch[0][0]), want[0])
+
+
+def test_a_batch_over_one_operand_only():
+    f = pipeline_in_a_grid()
+    got = jax.vmap(f, in_axes=(None, 0))(X, np.stack([X, X + 1]))
+    np.testing.assert_array_equal(got, [f(X, X), f(X, X + 1)])
+
+
+def test_a_race_is_refused_under_jit():
+    with pytest.warns(pl.HazardWarning), pytest.raises(pl.PallasLiteError, match="must be free of races, .* x_buf"):
+        jax.jit(double_buffer(wait_in=False))(X)
