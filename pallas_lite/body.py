@@ -20,7 +20,6 @@ from .memory import garbage_value
 from .refs import Ref, TracedMemory
 from .slips import SLIPS, said_plainly
 
-_silent = contextvars.ContextVar("does debug_print print nothing? None: it prints", default=None)
 _position = contextvars.ContextVar("grid position of the running kernel", default=None)
 
 
@@ -29,7 +28,7 @@ class NeedsStepping(Exception):
 
 
 def position():
-    """(ids, grid) of the running kernel, or None outside of one."""
+    """(ids, grid, silent) of the running kernel, or None outside of one."""
     return _position.get()
 
 
@@ -37,7 +36,7 @@ def _axis_of(axis, what):
     position = _position.get()
     if position is None:
         raise PallasLiteError(f"pl.{what}({axis}) is only meaningful inside a kernel that pallas_call runs.")
-    ids, grid = position
+    ids, grid, _ = position
     if not isinstance(axis, int) or not -len(grid) <= axis < len(grid):
         raise SpecError(f"pl.{what}({axis!r}): the grid {grid} has axes 0 to {len(grid) - 1}.")
     return ids[axis], grid[axis]
@@ -66,7 +65,7 @@ def when(condition):
             if condition:
                 f()
         else:
-            lax.cond(condition, lambda: (f(), None)[1], lambda: None)
+            lax.cond(condition, f, lambda: None)
     return decide
 
 
@@ -77,20 +76,11 @@ def multiple_of(value, factor: int):
 
 def debug_print(fmt: str, *args) -> None:
     """Print values while the kernel runs: `jax.debug.print`, whose {} stand for the values."""
-    def say():
+    silent = _position.get() and _position.get()[2]
+    if silent is None:
         jax.debug.print(fmt, *args, skip_format_check=True)
-    silent = _silent.get()
-    say() if silent is None else lax.cond(silent, lambda: None, say)
-
-
-@contextlib.contextmanager
-def silently(silent):
-    """debug_print prints nothing inside: for runs that only ask what a result depends on."""
-    token = _silent.set(silent)
-    try:
-        yield
-    finally:
-        _silent.reset(token)
+    else:
+        lax.cond(silent, lambda: None, lambda: jax.debug.print(fmt, *args, skip_format_check=True))
 
 
 def loop(lower, upper, *, init_carry=None, step=1, unroll=None):
@@ -107,9 +97,9 @@ def loop(lower, upper, *, init_carry=None, step=1, unroll=None):
 
 
 @contextlib.contextmanager
-def at_position(ids, grid):
-    """program_id and num_programs answer with this position inside."""
-    token = _position.set((ids, grid))
+def at_position(ids, grid, silent=None):
+    """program_id and num_programs answer with this position inside. `silent`: a bool, may be traced; then no prints."""
+    token = _position.set((ids, grid, silent))
     try:
         yield
     finally:
@@ -130,12 +120,12 @@ class Body:
         check_arity(kernel, *unflatten([name for name, _, _ in avals]))
         ids = [jax.ShapeDtypeStruct((), jnp.int32)] * len(grid)
 
-        def apply(ids, values):
+        def apply(ids, values, silent=None):
             def run(refs):
                 values, flags = refs
                 memories = [TracedMemory(name, *refs, garbage_value("nan", np.dtype(dtype)))
                             for (name, _, dtype), *refs in zip(avals, values, flags, strict=True)]
-                run_kernel(kernel, unflatten, [Ref(m) for m in memories], ids, grid)
+                run_kernel(kernel, unflatten, [Ref(m) for m in memories], ids, grid, silent)
                 self.read = [m.loaded for m in memories]
             # Refs that live in here only: with jax.new_ref, JAX could not vmap what is outside (engines/xla.py).
             return run_state(run)((values, [jnp.zeros((), bool)] * len(values)))
@@ -196,9 +186,9 @@ class Body:
         return tuple((*key, float(n)) for key, n in sorted(count_work(self.jaxpr).items()))
 
 
-def run_kernel(kernel, unflatten, refs, ids, grid):
+def run_kernel(kernel, unflatten, refs, ids, grid, silent=None):
     args, kwargs = unflatten(refs)
-    with at_position(ids, grid):
+    with at_position(ids, grid, silent):
         try:
             out = kernel(*args, **kwargs)
         except tuple(kind for kind, _ in SLIPS) as error:

@@ -128,18 +128,19 @@ class Call:
             if np.dtype(s.dtype).kind not in "iub":
                 raise SpecError(f"{self.name}: a prefetched scalar operand is {s.dtype}; prefetched scalars are "
                                 "integers. Pass it as an operand with pl.BlockSpec(memory_space=pltpu.SMEM) instead.")
-        in_specs = self._match(self.in_specs, flat, "in_specs")
+        in_specs = self._match(self.in_specs, flat, tree, "in_specs")
         for kind in jax.tree.leaves(self.scratch_shapes):
-            if not isinstance(kind, (_specs.Scratch, _specs.SemaphoreType)):
-                raise SpecError(f"{self.name}: scratch_shapes holds {kind!r}; give pltpu.VMEM(shape, dtype), "
-                                "pltpu.SMEM(…) or pltpu.SemaphoreType.DMA.")
-        outs, out_tree = jax.tree.flatten(list(self.out_shape) if isinstance(self.out_shape, tuple) else self.out_shape)
+            if not isinstance(kind, (_specs.Scratch, _specs.SemaphoreType)) or kind is self.scratch_shapes:
+                raise SpecError(f"{self.name}: scratch_shapes holds {kind!r}; give a list or a dict of "
+                                "pltpu.VMEM(shape, dtype), pltpu.SMEM(…) or pltpu.SemaphoreType.DMA.")
+        # Upstream returns a list of shapes as a tuple.
+        outs, out_tree = jax.tree.flatten(tuple(self.out_shape) if isinstance(self.out_shape, list) else self.out_shape)
         for out in outs:
             if not hasattr(out, "shape") or not hasattr(out, "dtype"):
                 raise SpecError(f"{self.name}: out_shape holds {out!r}; give jax.ShapeDtypeStruct(shape, dtype) for "
                                 "each output.")
         outs = list(map(self._array, outs))
-        out_specs = self._match(self.out_specs, outs, "out_specs")
+        out_specs = self._match(self.out_specs, outs, out_tree, "out_specs")
         n_scratch = len(jax.tree.leaves(self.scratch_shapes))
         names = operand_names(self.kernel, len(scalars), len(flat), len(outs), n_scratch)
         wanted = zip(in_specs + out_specs, names[len(scalars):], flat + outs, strict=False)
@@ -161,17 +162,19 @@ class Call:
                             f"output {y.name} ({y.dtype}{list(y.shape)}). Aliased arrays have one shape and dtype.")
         operands[n_in + target] = _specs.aliased(y, x)
 
-    def _match(self, given, flat, what) -> list:
+    def _match(self, given, flat, tree, what) -> list:
         """The specs in the order of the flat operands; a missing one means the whole array in one block."""
         if given is None:
             return [_specs.BlockSpec()] * len(flat)
         is_spec = lambda s: s is None or isinstance(s, _specs.BlockSpec)  # noqa: E731
-        found = jax.tree.flatten(given, is_leaf=is_spec)[0]
+        found, nest = jax.tree.flatten(tuple(given) if isinstance(given, list) else given, is_leaf=is_spec)
+        kind = "operands" if what == "in_specs" else "outputs"
         if len(found) != len(flat):
-            kind = "operands" if what == "in_specs" else "outputs"
             raise SpecError(f"{self.name}: {len(flat)} {kind} but {len(found)} {what}. Give one BlockSpec for each "
                             f"{kind[:-1]}: {what} has {len(found)}, the call has {len(flat)} (a list counts once for "
                             "each entry).")
+        if len(flat) > 1 and nest != tree:
+            raise SpecError(f"{self.name}: {what} nest as {nest}, but the {kind} as {tree}. Nest them alike.")
         return [s or _specs.BlockSpec() for s in found]
 
 

@@ -58,8 +58,8 @@ def garbage_value(kind: str | float, dtype: np.dtype):
         return np.asarray(kind).astype(dtype)[()]
     if dtype.kind == "b":
         return np.True_
-    if np.issubdtype(dtype, np.integer):
-        return dtype.type(np.iinfo(dtype).max)
+    if jnp.issubdtype(dtype, jnp.integer):
+        return dtype.type(jnp.iinfo(dtype).max)
     return np.asarray(np.nan).astype(dtype)[()]  # bfloat16 and its like are no np.floating
 
 
@@ -78,8 +78,8 @@ def fillings(dtype, is_output: bool) -> tuple:
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return (np.True_, np.False_, np.True_) if is_output else (np.False_, np.True_, np.True_)
-    if np.issubdtype(dtype, np.integer):  # the ends of the range, so that min, max and single bits tell
-        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    if jnp.issubdtype(dtype, jnp.integer):  # the ends of the range, so that min, max and single bits tell
+        low, high = jnp.iinfo(dtype).min, jnp.iinfo(dtype).max
         return tuple(map(dtype.type, (high, low, high) if is_output else (low, high - 1, high)))
     scale = min(1.0, float(jnp.finfo(dtype).max) / 6e4)
     values = (3.1e4, -1.7e4) if is_output else (-2.3e4, 2.9e4)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .errors import BlockIndexError, SpecError, many
+from .errors import BlockIndexError, MissingError, SpecError, many
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,12 @@ class Ref:
     __jax_array__ = property(_no_value)  # JAX asks for it before anything else
     __hash__ = object.__hash__
 
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise MissingError(f"{self.memory.name} is a ref, and has no {name}: read it first, "
+                           f"{self.memory.name}[...].{name}.")
+
     @property
     def at(self) -> "_At":
         """`.at[...]` is a smaller window on the same memory."""
@@ -139,6 +145,9 @@ class Ref:
                 start, stop, step = i.indices(n)
                 if start >= stop and start == n:
                     raise BlockIndexError(f"{self.memory.name}: a slice from {i.start} lies past dimension {d} of {n}.")
+                if step < 1:
+                    raise SpecError(f"{self.memory.name}: a ref is not read backwards; its value is: "
+                                    f"{self.memory.name}[...][::-1].")
                 if step == 1:
                     starts[d], sizes[d] = starts[d] + start, max(stop - start, 0)
                     rest.append(slice(None))
@@ -186,8 +195,8 @@ class _At:
     def __getitem__(self, index):
         view, rest = self._ref._view(index)
         if rest is not None:
-            raise SpecError(f"{self._ref.memory.name}.at[...] takes ints, slices and ds; index arrays and strides only "
-                            "when reading or writing.")
+            raise SpecError(f"{self._ref.memory.name}.at[...] takes ints, slices and ds; give index arrays and "
+                            "strides when you read or write: ref[pl.ds(start, size, stride)].")
         return view
 
 

@@ -2,6 +2,7 @@
 import inspect
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -187,13 +188,16 @@ def normalize_grid(grid) -> tuple[int, ...]:
     """An int, or a tuple of ints, as a tuple.  >>> normalize_grid(4)
     (4,)
     """
-    if not isinstance(grid, (tuple, list)):
-        grid = (grid,)
+    grid = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
     sizes = tuple(g[1] if isinstance(g, tuple) else g for g in grid)  # a named axis is a (name, size) pair
     for size in sizes:
-        if not isinstance(size, (int, np.integer)) or size < 1:
+        try:
+            known = operator.index(size) >= 1
+        except TypeError:  # no whole number, or a traced one
+            known = False
+        if not known:
             raise SpecError(f"grid={grid}: each entry must be a whole number of steps, 1 or more, not {size!r}.")
-    return tuple(int(size) for size in sizes)
+    return tuple(map(operator.index, sizes))
 
 
 def aliased(output: Operand, operand: Operand) -> Operand:

@@ -283,8 +283,7 @@ class Traced:
 
     def _results(self, hbm):
         outs = [jax.numpy.asarray(hbm[x.array]) for x in self.arrays if x.is_output]
-        result = jax.tree.unflatten(self.out_tree, outs)
-        return tuple(result) if isinstance(result, list) else result  # as upstream returns a list of shapes
+        return jax.tree.unflatten(self.out_tree, outs)
 
     def to_plain(self) -> dict:
         """What was asked for, as lists, strings and numbers: grid, and shapes and blocks of each operand."""

@@ -3,24 +3,13 @@
 Without races it does not matter when a copy happens, so each step takes its blocks from HBM itself, and slots are kept
 only where they can be seen: outputs that a kernel does not surely overwrite, inputs it writes, edge blocks, scratch.
 """
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..body import silently
 from ..errors import NotSupportedError
 from ..specs import Scratch
-
-
-@dataclass(frozen=True)
-class Filling:
-    """What memory holds before it is written. `every_visit`: slots are refilled so at each visit's start."""
-
-    value: object  # (dtype, is it an output's?) -> element
-    every_visit: object = None  # None: it never is; else a bool that may be traced, so that one program serves both
 
 
 def tables(operands, steps, traced):
@@ -48,12 +37,14 @@ def room(operands, array):
     return found
 
 
-def run(operands, extras, body, grid, inputs, filling: Filling, traced):
+def run(operands, extras, body, grid, inputs, filling, every_visit, traced):
     """The outputs, and for each ref the first step at which an access went past its end (else the number of steps).
 
     `inputs`: array name -> value; aliased operands share a name. `extras`: the refs after the operands, each as its
     value (prefetched scalars) or as a shape and dtype (scratch). `traced`: operand name -> its block of each step, for
-    those that depend on traced scalars.
+    those that depend on traced scalars. `filling`: (dtype, is it an output's?) -> what memory holds at first.
+    `every_visit`: are slots filled so again when a visit begins? May be traced, so that one program serves both; None:
+    never.
     """
     steps = int(np.prod(grid, dtype=np.int64))
     ids = np.asarray(body.indices, np.int32).reshape(steps, len(grid))
@@ -63,14 +54,14 @@ def run(operands, extras, body, grid, inputs, filling: Filling, traced):
              for i, x in enumerate(operands)]
 
     def empty(shape, dtype, is_output=False):
-        return jnp.full(shape, filling.value(np.dtype(dtype), is_output), dtype)
+        return jnp.full(shape, filling(np.dtype(dtype), is_output), dtype)
 
     hbm, rooms = {}, {x.array: room(operands, x.array) for x in operands}
     for x in operands:
         if x.array not in hbm:
             value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(x.shape, x.dtype, x.is_output)
             if any(map(any, rooms[x.array])):  # blocks that reach past an edge
-                value = jnp.pad(value, rooms[x.array], constant_values=filling.value(np.dtype(x.dtype), x.is_output))
+                value = jnp.pad(value, rooms[x.array], constant_values=filling(np.dtype(x.dtype), x.is_output))
             hbm[x.array] = value
     lows = {array: np.asarray([before for before, _ in r], np.int32) for array, r in rooms.items()}
     fixed = {a: v for a, v in hbm.items() if a not in changing}
@@ -85,8 +76,8 @@ def run(operands, extras, body, grid, inputs, filling: Filling, traced):
             value = empty(x.block_shape, x.dtype, x.is_output)
             if keeps[i]:
                 value = lax.dynamic_index_in_dim(slots[i], slot, keepdims=False)
-                if filling.every_visit is not None:
-                    value = jnp.where(begins & filling.every_visit, empty(x.block_shape, x.dtype, x.is_output), value)
+                if every_visit is not None:
+                    value = jnp.where(begins & every_visit, empty(x.block_shape, x.dtype, x.is_output), value)
             if not x.is_output:
                 block = lax.dynamic_slice(fixed.get(x.array, moving.get(x.array)), starts + lows[x.array],
                                           x.block_shape)
@@ -94,7 +85,7 @@ def run(operands, extras, body, grid, inputs, filling: Filling, traced):
                     block = jnp.where(inside(starts, x), block, value)
                 value = jnp.where(begins, block, value) if keeps[i] else block
             values.append(value.reshape(x.ref_shape))
-        new, past_end = body.apply([jnp.asarray(ids)[t, a] for a in range(len(grid))], [*values, *kept])
+        new, past_end = body.apply([jnp.asarray(ids)[t, a] for a in range(len(grid))], [*values, *kept], every_visit)
         for i, x in enumerate(operands):
             value = new[i].reshape(x.block_shape)
             starts, slot, _ = (jnp.asarray(r)[t] for r in rows[i])
@@ -136,9 +127,8 @@ def compiled(operands, extras, body, grid):
     def one(inputs, scalars, fill, traced, every_visit):
         def value(dtype, is_output):
             return fill[is_output][str(dtype)]
-        with silently(every_visit):
-            given = [*scalars, *extras[len(scalars):]]
-            return run(operands, given, body, grid, inputs, Filling(value, every_visit), traced)
+        given = [*scalars, *extras[len(scalars):]]
+        return run(operands, given, body, grid, inputs, value, every_visit, traced)
     loop = jax.custom_jvp(jax.custom_batching.sequential_vmap(one))
     loop.defjvp(_no_derivative)
     return jax.jit(loop)
