@@ -194,7 +194,7 @@ def indexed(index_map):
     (lambda: indexed(lambda i: (max(i - 1, 0),))(X8), "Pallas traces its index_map.*jnp.maximum"),
     (lambda: indexed(lambda i: (0 if i == 0 else 1,))(X8), "Pallas traces its index_map.*jnp.where"),
     (lambda: indexed(lambda i: (TRACED_TABLE[i],))(X8), r"index_map holds an array \(int32\[2\]\).*prefetched scalar"),
-    (lambda: jax.jit(lambda n: pl.pallas_call(copy, shape(8), grid=(n,))(X8))(2), "whole number of steps, 1 or more, not "),
+    (lambda: jax.jit(lambda n: pl.pallas_call(copy, shape(8), grid=(n,))(X8))(2), "1 or more, not "),
     (lambda: pl.pallas_call(copy, shape(8), grid=(2.0,)), "whole number of steps"),
     (lambda: pl.pallas_call(copy, shape(8), grid=(jnp.int32(2),), in_specs=[BLOCK], out_specs=BLOCK)(X8), None),
     (lambda: pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[::-1]), shape(8))(X8),
