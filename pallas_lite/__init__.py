@@ -68,22 +68,25 @@ __getattr__ = _missing_names(__name__, {
     "broadcast_to empty empty_like": "Use the function of that name in jax.numpy.",
     "reciprocal": "Divide: 1 / x.",
     "align_to next_power_of_2 strides_from_shape": "Compute it with Python integers; pl.cdiv(a, b) rounds up.",
-    "semaphore semaphore_read semaphore_signal semaphore_wait": "Only DMA semaphores are simulated "
-    "(pltpu.SemaphoreType.DMA): make_async_copy signals them, and its .wait() waits for them.",
+    "semaphore semaphore_read semaphore_signal semaphore_wait":
+        "Only DMA semaphores are simulated (pltpu.SemaphoreType.DMA): make_async_copy signals them, and its .wait() "
+        "waits for them.",
     "core_map kernel run_state": "Use pallas_call with a grid.",
     "with_scoped empty_ref_like get_global": "Use run_scoped, or scratch_shapes of pallas_call.",
-    "BoundedSlice Indirect select_ref": "Give Element dimensions or prefetched scalars in an index map, or keep the "
-    "array in HBM (memory_space=pl.ANY) and copy what you want with make_async_copy.",
+    "BoundedSlice Indirect select_ref":
+        "Give Element dimensions or prefetched scalars in an index map, or keep the array in HBM "
+        "(memory_space=pl.ANY) and copy what you want with make_async_copy.",
     "BlockDim": "A block dimension is an int, None, Blocked, Squeezed or Element.",
     "RevisitMode": "Blocks are copied when their index changes, whatever the mode; Buffered(n) is there.",
     "MemoryRef": "Use pltpu.VMEM(shape, dtype) or pltpu.SMEM(shape, dtype).",
     "HOST": "Operands are in HBM: pl.ANY, or pltpu.HBM.",
     "CompilerParams": "It is pltpu.CompilerParams.",
-    "debug_check enable_debug_checks enable_poison_buffers": "Unwritten memory is NaN and reads are checked, always "
-    "(pltpu.InterpretParams). To look at values, use pl.debug_print.",
+    "debug_check enable_debug_checks enable_poison_buffers":
+        "Unwritten memory is NaN and reads are checked, always (pltpu.InterpretParams). To look at values, use "
+        "pl.debug_print.",
     "estimate_cost": "Use f.trace(x).schedule.flops, and give pallas_call a CostEstimate.",
     "delay": "Give pallas_call a CostEstimate: a timeline follows it.",
-    "lower_as_mlir pallas_export_experimental pallas_call_p": "Compile with jax.experimental.pallas; here, look at "
-    "f.trace(x).schedule.",
+    "lower_as_mlir pallas_export_experimental pallas_call_p":
+        "Compile with jax.experimental.pallas; here, look at f.trace(x).schedule.",
     "DeviceIdType triton mosaic_gpu fuser": "Kernels of one TPU core are simulated. Write the kernel with pltpu.",
 })

@@ -60,28 +60,30 @@ __getattr__ = _missing_names("pallas_lite.tpu", {
     "TPUMemorySpace": "It is MemorySpace.",
     "CMEM SEMAPHORE VMEM_SHARED ACC Tiling": "Memory is VMEM, SMEM or HBM here, in the array's own layout.",
     "dma_semaphore": "It is SemaphoreType.DMA.",
-    "semaphore_signal semaphore_wait get_barrier_semaphore core_barrier": "Only DMA semaphores are simulated "
-    "(SemaphoreType.DMA): make_async_copy signals them, and its .wait() waits for them.",
+    "semaphore_signal semaphore_wait get_barrier_semaphore core_barrier":
+        "Only DMA semaphores are simulated (SemaphoreType.DMA): make_async_copy signals them, and its .wait() waits "
+        "for them.",
     "async_remote_copy": "Use make_async_remote_copy(...).start().",
     "load store": "Index the ref: x_ref[...], o_ref[...] = value; jnp.where takes the place of a mask.",
     "roll": "Use jnp.roll.",
     "repeat": "Use jnp.tile.",
     "reciprocal": "Divide: 1 / x.",
     "einshape": "Use jnp.reshape and jnp.transpose.",
-    "bitcast pack_elementwise unpack_elementwise join_bits split_bits pack_fp6 unpack_fp6": "Use "
-    "jax.lax.bitcast_convert_type, shifts and masks.",
-    "conv matmul_acc_lhs matmul_lhs_fifo matmul_pop matmul_pop_fifo matmul_push_rhs": "Use jnp.dot, or "
-    "jax.lax.conv_general_dilated.",
+    "bitcast pack_elementwise unpack_elementwise join_bits split_bits pack_fp6 unpack_fp6":
+        "Use jax.lax.bitcast_convert_type, shifts and masks.",
+    "conv matmul_acc_lhs matmul_lhs_fifo matmul_pop matmul_pop_fifo matmul_push_rhs":
+        "Use jnp.dot, or jax.lax.conv_general_dilated.",
     "prng_random_bits prng_seed stateful_bernoulli stateful_bits stateful_normal stateful_uniform sample_block "
     "stochastic_round to_pallas_key": "Make random numbers with jax.random outside, and pass them as an input.",
     "BufferType BufferedRef BufferedRefBase PipelineStep emit_pipeline_with_allocations "
     "emit_pipeline_with_async_prefetch": "Use emit_pipeline, or a pipeline of your own with make_async_copy.",
-    "TensorCoreMesh create_tensorcore_mesh CoreType run_on_first_core core": "One core is simulated: use pallas_call, "
-    'and mark the grid axes that cores may share "parallel" in dimension_semantics.',
-    "ChipVersion TpuInfo get_tpu_info get_tpu_info_for_chip is_tpu_device": "Machines are in pl.hardware, as "
-    "pl.hardware.TPU_V5E.",
-    "force_tpu_interpret_mode set_tpu_interpret_mode reset_tpu_interpret_mode_state": "Calls are always simulated; "
-    "pallas_call(..., interpret=pltpu.InterpretParams(...)) sets how.",
-    "LoweringException SideEffectType annotate touch trace_value has_memory_space with_memory_space_constraint": "It "
-    "tells the TPU compiler something, and values do not depend on it: leave it out.",
+    "TensorCoreMesh create_tensorcore_mesh CoreType run_on_first_core core":
+        'One core is simulated: use pallas_call, and mark the grid axes that cores may share "parallel" in '
+        "dimension_semantics.",
+    "ChipVersion TpuInfo get_tpu_info get_tpu_info_for_chip is_tpu_device":
+        "Machines are in pl.hardware, as pl.hardware.TPU_V5E.",
+    "force_tpu_interpret_mode set_tpu_interpret_mode reset_tpu_interpret_mode_state":
+        "Calls are always simulated; pallas_call(..., interpret=pltpu.InterpretParams(...)) sets how.",
+    "LoweringException SideEffectType annotate touch trace_value has_memory_space with_memory_space_constraint":
+        "It tells the TPU compiler something, and values do not depend on it: leave it out.",
 })
