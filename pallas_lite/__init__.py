@@ -88,5 +88,5 @@ __getattr__ = _missing_names(__name__, {
     "delay": "Give pallas_call a CostEstimate: a timeline follows it.",
     "lower_as_mlir pallas_export_experimental pallas_call_p":
         "Compile with jax.experimental.pallas; here, look at f.trace(x).schedule.",
-    "DeviceIdType triton mosaic_gpu fuser": "Kernels of one TPU core are simulated. Write the kernel with pltpu.",
+    "triton mosaic_gpu fuser": "Kernels of one TPU core are simulated. Write the kernel with pltpu.",
 })
