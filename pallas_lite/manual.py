@@ -114,12 +114,9 @@ def run_scoped(f, *types, **kw_types) -> Any:
     A ref that is used after that raises SpecError; a copy still in flight then is reported as a hazard.
     """
     here = _machine("run_scoped")
-    names = parameter_names(f)[:len(types)]
-    refs = [here.allocate(t, name) for t, name in zip(types, names + [None] * len(types), strict=False)]
-    kw_refs = {name: here.allocate(t, name) for name, t in kw_types.items()}
-    result = f(*refs, **kw_refs)
-    here.free([*refs, *kw_refs.values()])
-    return result
+    names = (parameter_names(f) + [None] * len(types))[:len(types)]
+    return here.scoped([*zip(names, types, strict=True), *kw_types.items()],
+                       lambda *refs: f(*refs[:len(types)], **dict(zip(kw_types, refs[len(types):], strict=True))))
 
 
 def emit_pipeline(body, *, grid, in_specs=(), out_specs=(), **unused):

@@ -98,18 +98,22 @@ class Ref:
 
     def __getitem__(self, index):
         view, rest = self._view(index)
-        value = view.memory.load(view._starts, view._sizes)
-        value = value.reshape(view.shape)
+        value = view._load()
         return value if rest is None else value[rest]
 
     def __setitem__(self, index, value):
         view, rest = self._view(index)
         if rest is not None:
             whole = jnp.asarray(view[...]).at[rest].set(value)
-            view.memory.store(view._starts, view._sizes, whole.reshape(view._sizes))
+            view._store(whole)
             return
-        value = self._fit(value, view.shape)
-        view.memory.store(view._starts, view._sizes, value.reshape(view._sizes))
+        view._store(self._fit(value, view.shape))
+
+    def _load(self):
+        return self.memory.load(self._starts, self._sizes).reshape(self.shape)
+
+    def _store(self, value):
+        self.memory.store(self._starts, self._sizes, value.reshape(self._sizes))
 
     def _fit(self, value, shape):
         """A value as this ref stores it: the same shape and dtype, as Pallas asks; Python scalars take the dtype."""
@@ -176,7 +180,7 @@ class Ref:
             else:
                 rest.append(i)
                 kept.append(d)
-        view = Ref(self.memory, tuple(starts), tuple(sizes), tuple(kept))
+        view = type(self)(self.memory, tuple(starts), tuple(sizes), tuple(kept))
         plain = all(isinstance(r, slice) and r == slice(None) for r in rest)
         return view, None if plain else tuple(rest)
 

@@ -157,6 +157,7 @@ class Operand:
     blocks: list[tuple[int, ...]] | jax.Array = field(repr=False)  # an array if they depend on traced scalars
     stays_in_hbm: bool = False  # memory_space ANY or HBM: no copies; the kernel gets a ref to the array itself
     starts: tuple[tuple[int, int], ...] | None = None  # as in OperandInfo: where block i starts
+    index_map: Any = field(default=None, repr=False, compare=False)
     steers: bool = False  # memory_space SMEM: numbers that say what to do, rather than what to compute on
 
     @cached_property
@@ -246,7 +247,7 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
     starts = tuple((1, -p[0]) if p else (n, 0) for n, p in zip(sizes, padding, strict=True)) if any(padding) else None
     mode = spec.pipeline_mode
     return Operand(name, name, is_output, mode.buffer_count if mode else 2, shape, dtype, tuple(sizes), squeeze, blocks,
-                   starts=starts, steers=spec.memory_space is SMEM)
+                   starts=starts, index_map=spec.index_map, steers=spec.memory_space is SMEM)
 
 
 def _check_range(where, blocks, shape, sizes, padding):

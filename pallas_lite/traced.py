@@ -24,8 +24,10 @@ from .engines.record import record
 from .engines.simulate import simulate
 from .errors import HazardWarning, NotSupportedError, PallasLiteError
 from .hardware import TOY, Machine
+from .lowering import lower
 from .memory import fillings, garbage_value
 from .schedule import Schedule
+from .stages import Lowered
 from .timeline import Timeline, timeline
 from .verify import RACES, Hazard, grid_hazards, verify
 
@@ -109,6 +111,10 @@ class Traced:
         if limit is not None:  # as the TPU compiler takes it: never more than there is
             machine = machine.with_(sram_bytes=min(limit, machine.physical_sram_bytes or limit))
         return timeline(self.schedule, machine)
+
+    def lower(self, platform: str) -> Lowered:
+        """The call as a program for an accelerator: "tpu" (lowering.py). Needs no accelerator."""
+        return lower(self, platform)
 
     # -- the kernel
 
@@ -211,7 +217,7 @@ class Traced:
     # -- kernels with copies of their own
 
     def _stepped(self, inputs) -> step.Outcome:
-        return step.run(self.call.kernel, *self._parts, {name: np.asarray(a) for name, a in inputs.items()},
+        return step.run(self.call.kernel, *self.parts, {name: np.asarray(a) for name, a in inputs.items()},
                         self.call.params, self.unflatten)
 
     @cached_property
@@ -227,7 +233,7 @@ class Traced:
     @property
     def _program(self):
         fill = self.call.params.uninitialized_memory
-        return direct.program(self.call.kernel, *self._parts, self.unflatten, "nan" if fill == "random" else fill)
+        return direct.program(self.call.kernel, *self.parts, self.unflatten, "nan" if fill == "random" else fill)
 
     @cached_property
     def _direct(self):
@@ -242,7 +248,7 @@ class Traced:
             return Counter()
 
     @cached_property
-    def _parts(self):
+    def parts(self):
         """What manual.play asks for: operands, arrays in HBM, other refs, grid."""
         names = [*self.names[:len(self.scalars)], *self.names[len(self.scalars) + len(self.arrays):]]
         free = [(x.name, x.array, x.shape, x.dtype) for x in self.arrays if x.stays_in_hbm]

@@ -46,8 +46,8 @@ class Direct:
         value = jnp.full(kind.shape, self._garbage(kind.dtype), kind.dtype)
         return self.memory(name or "scoped", value, _specs.is_semaphore(kind))
 
-    def free(self, refs):
-        """A compiled program frees its memory itself."""
+    def scoped(self, kinds, f):
+        return f(*(self.allocate(kind, name) for name, kind in kinds))
 
     def copy_start(self, copy):
         copy.target[...] = copy.source[...]

@@ -88,6 +88,12 @@ class Step:
         return Ref(Buffer(self, name or f"scoped{self.scopes}", value, is_semaphore=semaphore,
                           steers=kind.memory_space is _specs.SMEM))
 
+    def scoped(self, kinds, f):
+        refs = [self.allocate(kind, name) for name, kind in kinds]
+        result = f(*refs)
+        self.free(refs)
+        return result
+
     def free(self, refs):
         """The end of a scope: what is still in flight there would land in memory that belongs to somebody else."""
         gone = {r.memory for r in refs}

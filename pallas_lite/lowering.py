@@ -1,0 +1,31 @@
+"""lowering: a traced call -> a program for an accelerator, once the call is proven right.
+
+    lowered = f.trace(x, y).lower("tpu")     # needs nothing but jax
+    print(lowered.summary())                 # each DMA of the program beside its entry in the schedule
+    lowered.compile("v5e").cost_analysis()   # calls the vendor's compiler, if it is installed
+"""
+from . import mosaic
+from .errors import NotSupportedError, PallasLiteError
+from .stages import Lowered, unknown
+from .verify import RACES
+
+PLATFORMS = {"tpu": mosaic.TpuLowered}
+
+
+def lower(traced, platform: str) -> Lowered:
+    """The call as a program for `platform`.
+
+    Raises PallasLiteError for a call with a race or a copy left open: the programs do not check again what is proven
+    here. Raises NotSupportedError for another platform, and for blocks that are only known when the program runs.
+    """
+    if platform not in PLATFORMS:
+        raise unknown(traced.call.name, "lowering for", platform, PLATFORMS)
+    if traced.blocks_from_scalars:
+        raise NotSupportedError(f"{traced.call.name}: the blocks of {', '.join(traced.blocks_from_scalars)} depend on "
+                                "traced scalars, so nobody can prove the program before it runs. Trace the call on "
+                                "concrete scalars, outside of jax.jit.")
+    racy = [h for h in traced.hazards if h.kind in RACES]
+    if racy:
+        raise PallasLiteError(f"{traced.call.name}: only a program that is free of races is lowered, and this one has: "
+                              f"{racy[0]}")
+    return PLATFORMS[platform](traced)

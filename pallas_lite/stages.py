@@ -1,0 +1,54 @@
+"""stages: a traced call on its way to an accelerator, in JAX's stages: lower, as_text, compile. Next: mosaic.py."""
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from .errors import NotSupportedError
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A program for one platform, not compiled yet. Its operands are flat, prefetched scalars first."""
+
+    traced: Any
+
+    @property
+    def avals(self) -> list[jax.ShapeDtypeStruct]:
+        """The operands, as shapes and dtypes."""
+        arrays = [*self.traced.scalars, *(x for x in self.traced.arrays if not x.is_output)]
+        return [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
+
+    def as_text(self) -> str:
+        """The program, as the vendor's compiler gets it."""
+        raise NotImplementedError
+
+    def compile(self, target: str) -> "Compiled":
+        """The program compiled for a chip on this machine, which needs no such chip."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """What the vendor's compiler made of a program."""
+
+    lowered: Lowered
+    target: str
+    executable: Any = field(repr=False)  # jax.stages.Compiled
+
+    def as_text(self) -> str:
+        """The compiled module."""
+        return self.executable.as_text()
+
+    def memory_analysis(self):
+        """Bytes of arguments, results, temporaries and code, as `jax.stages.Compiled` gives them."""
+        return self.executable.memory_analysis()
+
+    def cost_analysis(self):
+        """The compiler's own estimate, as `jax.stages.Compiled` gives it."""
+        return self.executable.cost_analysis()
+
+
+def unknown(name: str, what: str, given, there_is) -> NotSupportedError:
+    """The error for a platform or chip that is not known here."""
+    return NotSupportedError(f"{name}: {what} {given!r} is not supported; there is {', '.join(map(repr, there_is))}.")

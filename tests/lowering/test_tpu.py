@@ -1,0 +1,199 @@
+"""TPU programs: right under upstream's interpreter, without a race, and with just the copies of the schedule."""
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pallas_lite as pl
+from pallas_lite import tpu as pltpu
+from pallas_lite.call import Call
+from pallas_lite.engines import tpu as engine
+from pallas_lite.traced import Traced
+from tests.corpus import load_all
+from tests.corpus.test_corpus import compare, upstream_result
+
+from .upstream import EAGER, PARAMS, interpreter
+
+CASES = load_all()
+UNSUPPORTED = {"prefetch.scalars_traced_by_jit": "depend on traced scalars, so nobody can prove the program",
+               "manual.a_remote_copy_to_oneself": "make_async_remote_copy is not lowered to a TPU program yet"}
+QUICK = {"xla_cpu_use_fusion_emitters": False}  # compiles in half the time
+
+
+def f32(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def run(traced, *operands, params=PARAMS):
+    """The outputs of the TPU program, and how many DMAs it started."""
+    with interpreter() as started:
+        return jax.block_until_ready(interpreted(traced, params)(*operands)), len(started)
+
+
+def interpreted(traced, params=PARAMS):
+    return jax.jit(traced.lower("tpu").function(interpret=params), compiler_options=QUICK)
+
+
+def copies(schedule):
+    return sum(e.verb.endswith("start") for e in schedule)
+
+
+def add(shape, block, depth=2, out_depth=2):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+    spec, out = (pl.BlockSpec(block, lambda *ids: ids, pipeline_mode=pl.Buffered(d)) for d in (depth, out_depth))
+    return pl.pallas_call(kernel, f32(*shape), grid=tuple(-(-n // b) for n, b in zip(shape, block, strict=True)),
+                          in_specs=[spec, spec], out_specs=out)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_corpus_runs_as_tpu_programs(name, monkeypatch):
+    case, calls = CASES[name], []
+
+    def on_the_tpu(traced, flat):
+        if any(isinstance(a, jax.core.Tracer) for a in flat):
+            out = jax.custom_batching.sequential_vmap(traced.lower("tpu").function(interpret=PARAMS))(*flat)
+        else:
+            calls.append(traced)
+            out = interpreted(traced)(*flat)
+        outputs = (x.array for x in traced.arrays if x.is_output)
+        return traced._results(dict(zip(outputs, out, strict=True)))
+
+    monkeypatch.setattr(Traced, "run", on_the_tpu)
+    call, operands = case.build(pl, pltpu)
+    if name in UNSUPPORTED:
+        with pytest.raises(pl.NotSupportedError, match=UNSUPPORTED[name]):
+            call(*operands)
+        return
+    try:
+        with interpreter() as started:
+            ours = jax.block_until_ready(call(*operands))
+    except pl.PallasLiteError as error:
+        assert case.hazard and re.search(f"free of races.*{case.hazard}", str(error), re.S)
+        return
+    want = case.expected(*operands) if case.expected else upstream_result(case)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(want), strict=True):
+        compare(a, b)
+    if calls:  # on concrete operands, so each call ran once
+        assert len(started) == sum(copies(traced.schedule) for traced in calls)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+@pytest.mark.parametrize("shape, block", [((20, 26), (8, 12)), ((5,), (2,)), ((7, 9), (7, 4)), ((3, 4, 5), (1, 3, 2))])
+def test_odd_grids_at_any_depth(shape, block, depth):
+    x, y = normal(*shape), normal(*shape, seed=1)
+    traced = add(shape, block, depth, depth % 4 + 1).trace(x, y)
+    for params in (PARAMS, EAGER):
+        [out], started = run(traced, x, y, params=params)
+        np.testing.assert_array_equal(out, x + y)
+        assert started == copies(traced.schedule)
+
+
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_any_index_map(data):
+    """Blocks in any order, also revisited, from scalars: what begins and ends a visit follows no pattern."""
+    steps, depth = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))
+    rows = np.array(data.draw(st.lists(st.integers(0, 3), min_size=steps, max_size=steps)), np.int32)
+    x = normal(14, 5)  # the last block of 4 rows is cut
+
+    def kernel(rows_ref, x_ref, o_ref):
+        keep = rows_ref[pl.program_id(0)] * 4 + jnp.arange(4)[:, None] < 14
+        o_ref[...] = jnp.where(keep, x_ref[...], 0)
+    blocks = pl.BlockSpec((4, 5), lambda i, rows: (rows[i], 0), pl.Buffered(depth))
+    spec = pltpu.PrefetchScalarGridSpec(1, (steps,), [blocks], pl.BlockSpec((4, 5), lambda i, _: (i, 0)))
+    traced = pl.pallas_call(kernel, f32(4 * steps, 5), grid_spec=spec).trace(rows, x)
+    [out], started = run(traced, rows, x)
+    np.testing.assert_array_equal(out, np.pad(x, ((0, 2), (0, 0)))[(4 * rows[:, None] + np.arange(4)).ravel()])
+    assert started == copies(traced.schedule)
+
+
+@pytest.mark.parametrize("verb", ["copy_in_wait", "copy_out_wait"])
+def test_an_engine_that_forgets_a_wait_is_caught(verb, monkeypatch):
+    """The checks above can fail."""
+    dma = engine.dma
+    monkeypatch.setattr(engine, "dma", lambda text, v, *ends: None if v == verb else dma(text, v, *ends))
+    x = normal(32, 8)
+    traced = add((32, 8), (8, 8)).trace(x, x)
+    with pytest.raises(AssertionError, match="found a race"):
+        run(traced, x, x, params=EAGER)
+    assert not np.array_equal(run(traced, x, x)[0][0], x + x)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in UNSUPPORTED][::7])
+def test_the_text_and_the_schedule_agree(name):
+    """Each copy and wait of the schedule is one instruction's, and each instruction is where its line says."""
+    call, operands = CASES[name].build(pl, pltpu)
+    if not isinstance(call, Call):
+        pytest.skip("a function around calls")
+    traced = call.trace(*operands)
+    lowered = traced.lower("tpu")
+    try:
+        lines = lowered.as_text().splitlines()
+    except pl.NotSupportedError as error:
+        assert "Pallas refuses the kernel for a TPU. It says:" in str(error)
+        pytest.skip(str(error).splitlines()[1])  # upstream's interpreter can run more than its lowering takes
+    assert lines[0].startswith("module")
+    for i in lowered.instructions:
+        assert f"tpu.{i.op}" in lines[i.line - 1]
+        assert traced.manual or i.op == ("enqueue_dma" if "_start(" in i.entry else "wait_dma")
+    assert sum("tpu.enqueue_dma" in line or "tpu.wait_dma" in line for line in lines) == len(lowered.instructions)
+    if not traced.manual:
+        stood_for = sorted(n for i in lowered.instructions for n in i.events)
+        assert stood_for == [n for n, e in enumerate(traced.schedule) if e.verb != "run"]
+
+
+def test_the_summary(golden):
+    def kernel(x_ref, w_ref, o_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def _():
+            o_ref[...] = jnp.zeros_like(o_ref)
+        o_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+    call = pl.pallas_call(kernel, f32(300, 128), grid=(3, 4), name="matmul", in_specs=[
+        pl.BlockSpec((128, 128), lambda i, k: (i, k), pl.Buffered(3)), pl.BlockSpec((128, 128), lambda i, k: (k, 0))],
+        out_specs=pl.BlockSpec((128, 128), lambda i, k: (i, 0)))
+    golden("tpu_summary", call.trace(f32(300, 512), f32(512, 128)).lower("tpu").summary())
+
+
+def test_the_summary_names_a_kernels_own_copies():
+    call, operands = CASES["manual.a_pipeline_with_two_slots"].build(pl, pltpu)
+    assert "x" in call.trace(*operands).lower("tpu").summary()
+
+
+def test_only_what_is_proven_is_lowered():
+    """Bounds and semaphores are not checked in the program: so a call that is not proven right does not get there."""
+    def shifted(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + 1
+    block, rows = (8, 8), f32(32, 8)
+    racy = pl.pallas_call(shifted, rows, grid=(4,), in_specs=[pl.BlockSpec(block, lambda i: ((i + 3) % 4, 0))],
+                          out_specs=pl.BlockSpec(block, lambda i: (i, 0)), input_output_aliases={0: 0})
+    with pytest.raises(pl.PallasLiteError, match="only a program that is free of races is lowered, and this one has"):
+        racy.trace(rows).lower("tpu")
+    outside = pl.pallas_call(shifted, rows, grid=(5,), in_specs=[pl.BlockSpec(block, lambda i: (i, 0))],
+                             out_specs=pl.BlockSpec(block, lambda i: (i, 0)))
+    with pytest.raises(pl.BlockIndexError, match="step 4: index_map gives"):
+        outside.trace(rows)
+    with pytest.raises(pl.NotSupportedError, match="lowering for 'metal' is not supported; there is 'tpu'"):
+        add((32, 8), block).trace(rows, rows).lower("metal")
+
+
+def test_checks_are_off_only_where_they_are_proven():
+    def indexed(x_ref, o_ref):
+        o_ref[...] = x_ref[pl.ds(pl.program_id(0), 8), :]
+
+    def options(call, *operands):
+        return str(jax.make_jaxpr(call.trace(*operands).lower("tpu").function())(*operands))
+    moving = pl.pallas_call(indexed, f32(32, 8), grid=(4,), in_specs=[pl.BlockSpec((16, 8), lambda i: (0, 0))],
+                            out_specs=pl.BlockSpec((8, 8), lambda i: (i, 0)))
+    call, operands = CASES["manual.a_pipeline_with_two_slots"].build(pl, pltpu)
+    assert "disable_bounds_checks=True" in options(add((32, 8), (8, 8)), f32(32, 8), f32(32, 8))
+    assert "disable_bounds_checks=False" in options(moving, f32(16, 8))
+    assert "disable_bounds_checks=False" in options(call, *operands)

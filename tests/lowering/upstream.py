@@ -1,0 +1,33 @@
+"""Upstream's TPU interpreter, as the tests use it: a race that it finds is a failure, and DMAs are counted.
+
+Its race flag and its callbacks have no public name, so this one file reaches into its module.
+"""
+import contextlib
+import dataclasses
+import sys
+from unittest import mock
+
+from jax.experimental.pallas import tpu as pltpu
+
+# The clock must be large: at the default size the detector misses a missing wait-out. By default a copy happens when it
+# is waited for, so what nobody waits for never happens: that shows in the values. EAGER shows it to the detector.
+PARAMS = pltpu.InterpretParams(detect_races=True, vector_clock_size=64)
+EAGER = dataclasses.replace(PARAMS, dma_execution_mode="eager")
+_interpreter = sys.modules[pltpu.reset_tpu_interpret_mode_state.__module__]
+
+
+@contextlib.contextmanager
+def interpreter():
+    """Programs run with PARAMS inside. Gives a list that grows by one with every DMA; raises if a race was found."""
+    started, start = [], _interpreter.dma_start
+
+    def dma_start(*arguments, **more):
+        started.append(arguments)
+        return start(*arguments, **more)
+    try:
+        with mock.patch.object(_interpreter, "dma_start", dma_start):
+            yield started
+        assert _interpreter.races or not started  # made by the first run
+        assert not started or not _interpreter.races.races_found, "upstream's detector found a race"
+    finally:
+        pltpu.reset_tpu_interpret_mode_state()
