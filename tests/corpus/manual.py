@@ -141,12 +141,12 @@ def rows_of_an_aliased_array_in_place(pl, pltpu):
 
 @case(upstream="tpu")
 def a_remote_copy_to_oneself(pl, pltpu):
-    kind = getattr(pl, "DeviceIdType", None)  # newer versions tell the kind from the id
+    kind = getattr(pl, "DeviceIdType", None)  # newer versions have none: without a mesh a device has no coordinates
+    me = {"device_id": 0, "device_id_type": kind.LOGICAL} if kind else {"device_id": ()}
 
     def kernel(x_hbm, o_hbm, buf, send, receive):
         def remote(source, target):
-            return pltpu.make_async_remote_copy(source, target, send, receive, device_id=0,
-                                                device_id_type=kind and kind.LOGICAL)
+            return pltpu.make_async_remote_copy(source, target, send, receive, **me)
         remote(x_hbm, buf.at[0]).start()
         remote(x_hbm, buf.at[0]).wait()
         buf[1] = buf[0] * 2
