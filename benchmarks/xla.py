@@ -1,0 +1,85 @@
+"""The compiled loop (backend "xla") under jax.jit, against jnp and against interpret=True, in one run. In ms.
+
+Peak memory is what the compiled program says of itself: operands, results and temporaries.
+"""
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as upstream
+
+import pallas_lite
+
+from . import median
+
+
+def add(pl, n, block, **how):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+    spec = pl.BlockSpec((block, block), lambda i, j: (i, j))
+    return pl.pallas_call(kernel, jax.ShapeDtypeStruct((n, n), jnp.float32), grid=(n // block, n // block),
+                          in_specs=[spec, spec], out_specs=spec, **how)
+
+
+def total(pl, block, **how):
+    """The sum over the first axis, with that axis innermost in the grid."""
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def _():
+            o_ref[...] = jnp.zeros_like(o_ref)
+        o_ref[...] += x_ref[...]
+    return pl.pallas_call(kernel, jax.ShapeDtypeStruct((1024, 1024), jnp.float32),
+                          grid=(1024 // block, 1024 // block, 8),
+                          in_specs=[pl.BlockSpec((None, block, block), lambda i, j, k: (k, i, j))],
+                          out_specs=pl.BlockSpec((block, block), lambda i, j, k: (i, j)), **how)
+
+
+def matmul(pl, n, block, **how):
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def _():
+            o_ref[...] = jnp.zeros_like(o_ref)
+        o_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+    square = lambda index_map: pl.BlockSpec((block, block), index_map)  # noqa: E731
+    return pl.pallas_call(kernel, jax.ShapeDtypeStruct((n, n), jnp.float32), grid=(n // block,) * 3,
+                          in_specs=[square(lambda i, j, k: (i, k)), square(lambda i, j, k: (k, j))],
+                          out_specs=square(lambda i, j, k: (i, j)), **how)
+
+
+def plus(x, y):
+    return x + y
+
+
+CASES = [  # name, call, the same by jnp, shapes, is the interpreter measured too?
+    ("add 4096² in 512²", lambda pl, **how: add(pl, 4096, 512, **how), plus, [(4096, 4096)] * 2, True),
+    ("add 4096² in 128²", lambda pl, **how: add(pl, 4096, 128, **how), plus, [(4096, 4096)] * 2, True),
+    ("sum of 8×1024² in 256²", lambda pl, **how: total(pl, 256, **how), lambda x: x.sum(0), [(8, 1024, 1024)], True),
+    ("matmul 1024³ in 128³", lambda pl, **how: matmul(pl, 1024, 128, **how), jnp.dot, [(1024, 1024)] * 2, True),
+    *((f"add of {n * n} blocks of 64²", lambda pl, n=n, **how: add(pl, 64 * n, 64, **how), plus, [(64 * n, 64 * n)] * 2,
+       False) for n in (8, 16, 32, 64)),
+]
+
+
+def main() -> None:
+    print(f"{'':28}{'jnp':>8}{'ours':>8}{'× jnp':>7}{'µs a step':>11}{'memory':>8}{'interpret':>11}{'÷ ours':>8}")
+    for name, make, plain, shapes, interpreted in CASES:
+        arrays = [jnp.asarray(np.random.default_rng(i).standard_normal(s), jnp.float32) for i, s in enumerate(shapes)]
+        call = make(pallas_lite)
+        ours, peer = jax.jit(call), jax.jit(plain)
+        np.testing.assert_allclose(ours(*arrays), peer(*arrays), rtol=1e-4, atol=1e-3)
+        run = lambda f, arrays=arrays: jax.block_until_ready(f(*arrays))  # noqa: E731
+        # By turns, so that both see the same machine.
+        times = [(median(lambda: run(peer), 7), median(lambda: run(ours), 7)) for _ in range(3)]  # noqa: B023
+        theirs, mine = (1e3 * min(t) for t in zip(*times, strict=True))
+        use = ours.lower(*arrays).compile().memory_analysis()
+        least = use.argument_size_in_bytes + use.output_size_in_bytes
+        print(f"{name:28}{theirs:8.2f}{mine:8.2f}{mine / theirs:7.2f}{1e3 * mine / np.prod(call.grid):11.1f}"
+              f"{(least + use.temp_size_in_bytes) / least:8.2f}", end="", flush=True)
+        if interpreted:
+            slow = jax.jit(make(upstream, interpret=True))
+            ms = 1e3 * median(lambda: run(slow), 1)  # noqa: B023
+            print(f"{ms:11.0f}{ms / mine:8.0f}", end="")
+        print()
+
+
+if __name__ == "__main__":
+    main()
