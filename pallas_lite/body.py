@@ -21,6 +21,7 @@ from .refs import Ref, TracedMemory
 from .slips import SLIPS, said_plainly
 
 _position = contextvars.ContextVar("grid position of the running kernel", default=None)
+_handed_on = contextvars.ContextVar("memories whose `.value` a branch or a loop has to hand on", default=())
 
 
 class NeedsStepping(Exception):
@@ -65,8 +66,36 @@ def when(condition):
             if condition:
                 f()
         else:
-            lax.cond(condition, f, lambda: None)
+            _with_values(lambda run, values: lax.cond(condition, lambda v: run(v, f), lambda v: (v, None), values)[0])
     return decide
+
+
+def _with_values(branch):
+    """Hands the values of the memories in `_handed_on` through a branch or a loop.
+
+    `branch(run, values)` returns the values in the end; `run(values, f)` is (what f leaves of them, what f returns).
+    """
+    memories = _handed_on.get()
+
+    def put(values):
+        for memory, value in zip(memories, values, strict=True):
+            memory.value = value
+
+    def run(values, f):
+        put(values)
+        out = f()
+        return [m.value for m in memories], out
+    put(branch(run, [m.value for m in memories]))
+
+
+@contextlib.contextmanager
+def handing_on(memories):
+    """Inside, what a kernel writes to these memories under `when` and `loop` is a value that they hand on."""
+    token = _handed_on.set(tuple(memories))
+    try:
+        yield
+    finally:
+        _handed_on.reset(token)
 
 
 def multiple_of(value, factor: int):
@@ -90,9 +119,18 @@ def loop(lower, upper, *, init_carry=None, step=1, unroll=None):
     """
     def decorate(f):
         count = -(-(upper - lower) // step)
-        if init_carry is None:
-            return lax.fori_loop(0, count, lambda i, _: (f(lower + i * step), None)[1], None)
-        return lax.fori_loop(0, count, lambda i, carry: f(lower + i * step, carry), init_carry)
+        carry = init_carry
+
+        def iterate(run, values):
+            def once(i, state):
+                values, carry = state
+                at = lower + i * step
+                return run(values, lambda: (f(at), None)[1] if init_carry is None else f(at, carry))
+            nonlocal carry
+            values, carry = lax.fori_loop(0, count, once, (values, init_carry))
+            return values
+        _with_values(iterate)
+        return carry
     return decorate
 
 
@@ -240,7 +278,7 @@ def kernel_name(kernel) -> str:
 
 # -- what a traced kernel does to its refs and how much it computes
 
-def _inner(eqn):
+def inner_jaxprs(eqn):
     """The jaxprs inside an equation, each with the outer variables that its own inputs stand for."""
     if eqn.primitive.name == "while":
         n, m = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
@@ -259,7 +297,7 @@ def _writes(jaxpr, ref) -> bool:
     for e in jaxpr.eqns:
         if not any(v is ref for v in e.invars) or e.primitive.name == "get":
             continue
-        inner = list(_inner(e))
+        inner = list(inner_jaxprs(e))
         if not inner or any(outer is None for _, outer in inner):
             return True  # a write, or something that cannot be looked through
         if any(_writes(j, v) for j, outer in inner for v, o in zip(j.invars, outer, strict=True) if o is ref):
@@ -287,7 +325,7 @@ def count_work(jaxpr) -> Counter:
     for e in jaxpr.eqns:
         if e.params.get("name") == "moves_data":  # refs.no_arithmetic
             continue
-        inner = [count_work(j) for j, _ in _inner(e)]
+        inner = [count_work(j) for j, _ in inner_jaxprs(e)]
         results = e.outvars[0].aval.shape if e.outvars else ()
         if e.primitive.name == "cond":
             total += max(inner, key=Counter.total)

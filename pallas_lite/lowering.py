@@ -4,12 +4,13 @@
     print(lowered.summary())                 # each DMA of the program beside its entry in the schedule
     lowered.compile("v5e").cost_analysis()   # calls the vendor's compiler, if it is installed
 """
-from . import mosaic
+from . import cuda, mosaic
 from .errors import NotSupportedError, PallasLiteError
 from .stages import Lowered, unknown
 from .verify import RACES
 
-PLATFORMS = {"tpu": mosaic.TpuLowered}
+PLATFORMS = {"tpu": mosaic.TpuLowered, "triton": cuda.TritonLowered, "mosaic_gpu": cuda.MosaicGpuLowered,
+             "gpu": cuda.TritonLowered}
 
 
 def lower(traced, platform: str) -> Lowered:

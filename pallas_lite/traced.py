@@ -113,7 +113,10 @@ class Traced:
         return timeline(self.schedule, machine)
 
     def lower(self, platform: str) -> Lowered:
-        """The call as a program for an accelerator: "tpu" (lowering.py). Needs no accelerator."""
+        """The call as a program for an accelerator: "tpu", "triton", "mosaic_gpu", or "gpu", which is Triton.
+
+        Needs no accelerator (lowering.py).
+        """
         return lower(self, platform)
 
     # -- the kernel

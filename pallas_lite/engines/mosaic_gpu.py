@@ -1,0 +1,234 @@
+"""mosaic_gpu: the pipeline as a real Pallas kernel for Mosaic GPU: refs in global memory, slots in shared memory.
+
+A copy in is a bulk tensor copy that arrives on its slot's barrier; copies out are counted, newest first. Each CUDA
+block runs the pipeline over its own steps, so a visit is one of the block's, and all CUDA blocks have the same visits.
+"""
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental import pallas as pallas
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from ..body import run_kernel
+from ..errors import NotSupportedError, SpecError
+from ..pipeline import pipeline
+from . import gpu
+from .tpu import Memory, Window
+
+THREADS = 128  # of a warpgroup, which runs the kernel
+ALIGNMENT = 1024  # bytes, of a buffer in shared memory
+
+
+class MosaicGpu:
+    """The engine: each verb becomes instructions of the kernel that is being traced."""
+
+    def __init__(self, operands, steps, periods, block, homes, slots, barriers, kernel):
+        self.operands, self.steps, self.periods, self.block = operands, steps, periods, block
+        self.homes, self.slots, self.barriers, self.kernel = homes, slots, barriers, kernel
+        self.now = None  # the running step
+
+    # -- questions: a visit lasts `period` steps
+    def begins(self, x, t):
+        if isinstance(t, int):
+            return t < self.steps and t % self.periods[x.name] == 0
+        begins = _is_multiple(t, self.periods[x.name])
+        return begins if t is self.now else begins & (t < self.steps)  # a step ahead may be past the end
+
+    def ends(self, x, t):
+        ends = _is_multiple(t + 1, self.periods[x.name])
+        return ends if self.steps % self.periods[x.name] == 0 else ends | (t == self.steps - 1)
+
+    def visit(self, x, t):
+        period = self.periods[x.name]
+        return t // period if isinstance(t, int) else lax.div(t, jnp.int32(period))
+
+    def visits(self, x):
+        return -(-self.steps // self.periods[x.name])
+
+    def when(self, condition, verb, x, at):
+        if isinstance(condition, (bool, np.bool_)):
+            if condition:
+                verb(x, at)
+        else:
+            pallas.when(condition)(lambda: verb(x, at))
+
+    def loop(self, steps, body):
+        def once(t, _):
+            self.now = t
+            body(t)
+        lax.fori_loop(0, steps, once, None)
+
+    # -- verbs
+    def _slot(self, x, visit):
+        return visit % x.depth if isinstance(visit, int) else lax.rem(visit, jnp.int32(x.depth))
+
+    def copy_in_start(self, x, t):
+        slot = self._slot(x, self.visit(x, t))
+        plgpu.copy_gmem_to_smem(self._home(x, t), self.slots[x.name].at[slot], self.barriers[x.name].at[slot])
+
+    def copy_in_wait(self, x, visit):
+        plgpu.barrier_wait(self.barriers[x.name].at[self._slot(x, visit)])
+
+    def run(self, t):
+        self.kernel(t, {x.name: self.slots[x.name].at[self._slot(x, self.visit(x, t))] for x in self.operands})
+        plgpu.commit_smem()  # all threads are done with the slots, and what they wrote is there for the copies out
+
+    def copy_out_start(self, y, t):
+        plgpu.copy_smem_to_gmem(self.slots[y.name].at[self._slot(y, self.visit(y, t))], self._home(y, t))
+
+    def copy_out_wait(self, y, visit):
+        # Later copies of this output may stay in flight. Copies of other outputs are not told apart.
+        later = 0 if isinstance(visit, int) else y.depth - (1 if self.periods[y.name] == 1 or y.depth == 1 else 2)
+        plgpu.wait_smem_to_gmem(later)
+
+    def _home(self, x, t):
+        at = gpu.origin(x, self.block(x, jnp.int32(t)))
+        return self.homes[x.name].at[tuple(a if d in x.squeeze else pallas.ds(a, n)
+                                           for d, (a, n) in enumerate(zip(at, x.block_shape, strict=True)))]
+
+
+def _is_multiple(t, n):
+    """A bool, traced unless n is 1."""
+    return True if n == 1 else lax.rem(t, jnp.int32(n)) == 0
+
+
+class SharedRef(Window):
+    """A kernel's ref on shared memory."""
+
+    def _load(self):
+        self._check()
+        return super()._load()
+
+    def _store(self, value):
+        self._check()
+        super()._store(value)
+
+    def _check(self):
+        if self.memory.compiled and self.size % THREADS and self.shape:  # one element is for all threads
+            raise SpecError(f"{self.memory.name}: the kernel uses {self.shape} of it, {self.size} elements, and Mosaic "
+                            f"GPU spreads a value evenly over the {THREADS} threads of a warpgroup. Choose blocks (and "
+                            f"parts of them) with a multiple of {THREADS} elements.")
+
+
+def shared_memory(traced) -> dict[str, int]:
+    """Bytes of shared memory: each operand's slots, scratch, and a barrier of 8 bytes for each slot of an input."""
+    found = {x.name: x.depth * math.prod(x.block_shape) * x.dtype.itemsize for x in traced.operands}
+    for i, e in enumerate(traced.extras[len(traced.scalars):]):
+        found[f"scratch{i}"] = math.prod(e.shape) * np.dtype(e.dtype).itemsize
+    found = {name: -(-n // ALIGNMENT) * ALIGNMENT for name, n in found.items()}
+    return found | {"barriers": 8 * sum(x.depth for x in traced.operands if not x.is_output)}
+
+
+def check(traced):
+    """Raises SpecError for blocks that bulk tensor copies cannot move."""
+    for x in traced.operands:
+        where = f"{'output' if x.is_output else 'operand'} {x.name}"
+        size, row = math.prod(x.block_shape) * x.dtype.itemsize, x.shape[-1] * x.dtype.itemsize if x.shape else 0
+        if x.dtype == bool:
+            raise NotSupportedError(f"{where}: bulk tensor copies move whole bytes, and Mosaic GPU keeps a bool in a "
+                                    'bit. Give an int8 array and compare inside the kernel, or lower to "triton".')
+        if size % THREADS:
+            raise SpecError(f"{where}: a block of {x.block_shape} {x.dtype} is {size} bytes, and a bulk tensor copy "
+                            f"moves a multiple of {THREADS}. Choose a larger block_shape.")
+        if len(x.shape) > 1 and row % 16:
+            raise SpecError(f"{where}: the rows of the array {x.shape} {x.dtype} are {row} bytes, and bulk tensor "
+                            "copies want a multiple of 16. Pad the last dimension of the array.")
+        if max(x.ref_shape, default=0) > 256:
+            raise SpecError(f"{where}: a bulk tensor copy has at most 256 elements in a dimension, and the block is "
+                            f"{x.block_shape}. Choose a smaller block_shape.")
+
+
+def period(x, grid) -> int:
+    """How many loop steps a visit of the operand lasts, the same in every CUDA block."""
+    along = grid.along(x)
+    changes = (along[:, 1:] != along[:, :-1]).any(2)
+    where = np.flatnonzero(changes.any(0)) + 1
+    if not len(where):
+        return grid.steps
+    lasts = int(where[0])
+    regular = len(where) == len(range(lasts, grid.steps, lasts)) and (where % lasts == 0).all()
+    if regular and changes[:, where - 1].all():
+        return lasts
+    if not x.is_output:
+        return 1  # a block that is fetched again is the same block
+    raise NotSupportedError(f"output {x.name}: its visits last one step here and several there, or differ between CUDA "
+                            'blocks; Mosaic GPU counts its copies out, so all visits are of one length. Lower it to '
+                            '"triton".')
+
+
+def kernel_call(traced, interpret=False):
+    """The call as a real Pallas kernel for Mosaic GPU: a function of the flat arrays, prefetched scalars first.
+
+    `interpret`: parameters of Mosaic GPU's interpreter, which runs the kernel on a CPU.
+    """
+    _refuse_unvisited(traced)
+    if not interpret:
+        check(traced)
+    grid, operands, tables = gpu.Grid(traced), traced.operands, []
+    blocks = {x.name: gpu.Blocks(x, grid, tables) for x in operands}
+    periods = {x.name: period(x, grid) for x in operands}
+    inputs, outputs = ([x for x in operands if x.is_output == out] for out in (False, True))
+    n_scalars = len(traced.scalars)
+
+    def shared(name, ref):
+        memory = Memory(name, ref)
+        memory.compiled = not interpret
+        return SharedRef(memory)
+
+    def kernel(*refs):
+        refs = iter(refs)
+        take = lambda names: {name: next(refs) for name in names}  # noqa: E731
+        rows, scalars = take(range(len(tables))), take(range(n_scalars))
+        homes = take(x.name for x in (*inputs, *outputs))
+        slots, barriers = take(x.name for x in operands), take(x.name for x in inputs)
+        extras = [shared(f"extra{i}", ref) for i, ref in enumerate([*scalars.values(), *refs])]
+        block_ids = [lax.axis_index(name) for name in names]
+
+        def block(x, t):
+            return blocks[x.name].at(grid.ids(block_ids, t), lambda i, at: rows[i][at])
+
+        def body(t, here):
+            ours = [shared(x.name, here[x.name]) for x in operands]
+            run_kernel(traced.call.kernel, traced.unflatten, [*ours, *extras], grid.ids(block_ids, t), grid.sizes)
+        engine = MosaicGpu(operands, grid.steps, periods, block, homes, slots, barriers, body)
+        pipeline(engine, grid.steps, operands)
+
+    scratch = [*(plgpu.SMEM((x.depth, *x.ref_shape), x.dtype) for x in operands),
+               *(plgpu.Barrier(num_barriers=x.depth) for x in inputs),
+               *(plgpu.SMEM(e.shape, e.dtype) for e in traced.extras[n_scalars:])]
+    names = tuple(f"axis{a}" for a in grid.parallel)
+    room = _whole_blocks if interpret else (lambda x: x.shape)  # the hardware cuts a copy at the array's edge
+    f = plgpu.kernel(kernel, out_type=[jax.ShapeDtypeStruct(room(y), y.dtype) for y in outputs], grid=grid.blocks,
+                     grid_names=names, scratch_types=scratch, interpret=interpret,
+                     compiler_params=plgpu.CompilerParams())
+
+    def run(*given):
+        arrays = [jnp.pad(a, [(0, n - m) for n, m in zip(room(x), x.shape, strict=True)])
+                  for x, a in zip(inputs, given[n_scalars:], strict=True)]
+        results = f(*tables, *given[:n_scalars], *arrays)
+        return [r[tuple(map(slice, y.shape))] for y, r in zip(outputs, results, strict=True)]
+    return run
+
+
+def _whole_blocks(x):
+    """The array's shape, with room for all of each block."""
+    starts = x.starts or [(n, 0) for n in x.block_shape]
+    table = np.asarray(x.blocks, np.int64).reshape(len(x.blocks), len(x.shape))
+    if any(b * a + c < 0 for b, (a, c) in zip(table.min(0), starts, strict=True)):
+        raise NotSupportedError(f"{x.name}: a window begins before its array, which Mosaic GPU's interpreter does not "
+                                "have. Compile it, or run the call itself.")
+    return tuple(max(m, int(b) * a + c + n)
+                 for m, b, (a, c), n in zip(x.shape, table.max(0), starts, x.block_shape, strict=True))
+
+
+def _refuse_unvisited(traced):
+    for y in traced.operands:
+        aliased = any(x.array == y.array for x in traced.operands if not x.is_output)
+        blocks = math.prod(-(-n // b) for n, b in zip(y.shape, y.block_shape, strict=True))
+        if y.is_output and aliased and (y.starts or len(set(y.blocks)) < blocks):
+            raise NotSupportedError(f"{traced.call.name}: {y.name} shares the memory of an operand and keeps the "
+                                    "blocks that no step visits; a Mosaic GPU kernel shares no memory. Visit every "
+                                    'block, or lower to "triton".')

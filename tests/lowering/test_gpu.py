@@ -1,0 +1,357 @@
+"""GPU programs: right on a CPU under Pallas' interpreters, and compiled for sm_90a with no GPU.
+
+Tests marked gpu need the [gpu] extra: CI runs them in an environment of their own (.ci/run).
+"""
+import importlib.util
+import re
+import sys
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import topologies
+from jax.experimental.pallas import triton as plgpu
+
+import pallas_lite as pl
+from benchmarks._gpu_kernels import add, marked, matmul, shape, total
+from pallas_lite import cuda
+from pallas_lite import tpu as pltpu
+from pallas_lite.call import Call
+from tests.conftest import require
+from tests.corpus import load_all
+from tests.corpus.test_corpus import compare
+
+CASES = load_all()
+ROWS = pl.BlockSpec((8, 128), lambda i: (i, 0))
+SWAPPED = pl.BlockSpec((8, 128), lambda i: (i ^ 1, 0))  # no sum of multiples of the grid index
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    """The CUDA compiler: skip where it is missing, fail in CI."""
+    try:
+        topologies.get_topology_desc(platform="cuda", target_config=cuda.CHIPS["h200"], topology="1x1x1")
+        found = True
+    except Exception:  # noqa: BLE001
+        found = False
+    return require(found, "the CUDA compiler, pallas_lite[gpu],")
+
+
+@pytest.fixture(scope="module")
+def dialect():
+    """Mosaic GPU: a part of jax that needs absl-py."""
+    require(importlib.util.find_spec("absl"), "absl-py, of pallas_lite[gpu],")
+
+
+@pytest.fixture(scope="module")
+def interpreter(dialect):
+    """Mosaic GPU's interpreter, looking for races."""
+    try:
+        from jax.experimental.pallas.mosaic_gpu import InterpretGPUParams
+    except ImportError:  # jax 0.10.2 has it, without a public name
+        from jax._src.pallas.mosaic_gpu.interpret.params import InterpretGPUParams
+    return InterpretGPUParams(detect_races=True)
+
+
+def normal(*dims, dtype=np.float32, seed=0):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(dims), dtype)
+
+
+def double(x_ref, o_ref):
+    o_ref[...] = 2 * x_ref[...]
+
+
+def running_sum(x_ref, o_ref, sum_ref):
+    """A value in scratch goes from each step to the next."""
+    @pl.when(pl.program_id(0) == 0)
+    def _():
+        sum_ref[...] = jnp.zeros_like(sum_ref)
+    sum_ref[...] += x_ref[...]
+    o_ref[...] = sum_ref[...]
+
+
+def gathered():
+    spec = pltpu.PrefetchScalarGridSpec(1, (4,), [pl.BlockSpec((8, 128), lambda i, rows: (rows[i], 0))],
+                                      pl.BlockSpec((8, 128), lambda i, rows: (i, 0)))
+
+    def kernel(rows_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...] * rows_ref[pl.program_id(0)].astype(jnp.float32)
+    return pl.pallas_call(kernel, shape(32, 128), grid_spec=spec)
+
+
+KERNELS = {
+    "add": (add(256, 64), [normal(256, 256), normal(256, 256, seed=1)]),
+    "add, one axis a loop": (add(256, 64, semantics=("parallel", "arbitrary")), [normal(256, 256), normal(256, 256)]),
+    "add, both axes a loop": (add(256, 64, 3, ("arbitrary", "arbitrary")), [normal(256, 256), normal(256, 256)]),
+    "add, depth 1": (add(256, 64, 1, ("parallel", "arbitrary")), [normal(256, 256), normal(256, 256)]),
+    "add with tails": (add(200, 64, semantics=("parallel", "arbitrary")), [normal(200, 200), normal(200, 200)]),
+    "sum": (total(), [normal(8, 256, 256)]),
+    "matmul": (matmul(256, (64, 64, 64), 3), [normal(256, 256), normal(256, 256, seed=1)]),
+    "running sum": (pl.pallas_call(running_sum, shape(32, 128), grid=(4,), in_specs=[ROWS], out_specs=ROWS,
+                                   scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)]), [normal(32, 128)]),
+    "blocks by a table": (pl.pallas_call(double, shape(32, 128), grid=(4,), in_specs=[SWAPPED], out_specs=SWAPPED,
+                                         compiler_params=marked("arbitrary")), [normal(32, 128)]),
+    "prefetched scalars": (gathered(), [jnp.asarray([2, 0, 3, 0], jnp.int32), normal(32, 128)]),
+    "in place": (pl.pallas_call(double, shape(32, 128), grid=(4,), in_specs=[ROWS], out_specs=ROWS,
+                                input_output_aliases={0: 0}), [normal(32, 128)]),
+    "blocks kept": (pl.pallas_call(lambda x_ref, y_ref, o_ref: double(y_ref, o_ref), shape(24, 128), grid=(3, 4),
+                                   in_specs=[pl.BlockSpec((8, 128), lambda i, j: (j, 0)),
+                                             pl.BlockSpec((8, 128), lambda i, j: (i, 0))],
+                                   out_specs=pl.BlockSpec((8, 128), lambda i, j: (i, 0))),
+                    [normal(32, 128), normal(24, 128)]),
+}
+
+
+def check_values(f, operands, platform, interpret):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pl.HazardWarning)
+        want = jax.tree.leaves(f(*operands))
+    got = jax.jit(f.trace(*operands).lower(platform).function(interpret=interpret))(*operands)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(np.asarray(a, np.float32), np.asarray(b, np.float32), rtol=1e-5, atol=1e-5)
+
+
+# -- values
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_triton_programs_give_the_simulators_values(name):
+    check_values(*KERNELS[name], "triton", True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", KERNELS)
+def test_mosaic_gpu_programs_give_the_simulators_values(name, interpreter):
+    check_values(*KERNELS[name], "mosaic_gpu", interpreter)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+@pytest.mark.parametrize("reuse", [1, 2, 3])
+def test_mosaic_gpu_pipelines_of_any_depth(depth, reuse, interpreter):
+    """Each block stays for `reuse` steps; input and output have depths of their own."""
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...] * (pl.program_id(1) + 1).astype(jnp.float32)
+    kept = pl.BlockSpec((8, 128), lambda i, j: (i, 0), pl.Buffered(depth))
+    f = pl.pallas_call(kernel, shape(40, 128), grid=(5, reuse), compiler_params=marked("arbitrary", "arbitrary"),
+                       in_specs=[kept, pl.BlockSpec((8, 128), lambda i, j: (i * reuse + j, 0), pl.Buffered(5 - depth))],
+                       out_specs=kept)
+    check_values(f, [normal(40, 128), normal(40 * reuse, 128, seed=2)], "mosaic_gpu", interpreter)
+
+
+def lowered(name, platform):
+    """A kernel of the corpus lowered, and its operands; None for those that are no single call."""
+    f, operands = CASES[name].build(pl, pltpu)
+    if not isinstance(f, Call) or CASES[name].hazard:
+        return None
+    operands = jax.tree.map(jnp.asarray, operands)
+    return f.trace(*operands).lower(platform), operands, f
+
+
+# What Triton cannot do with a value in registers, and says so.
+NOT_IN_REGISTERS = {
+    "control.augmented_assignment_on_parts": "cannot be taken out",
+    "control.slices_with_static_starts_and_strides": "cannot be taken out",
+    "reductions.cumulative_sum_with_a_carry": "cannot be taken out",
+    "reductions.running_maximum": "cannot be taken out",
+    "reductions.variance_in_one_pass": "cannot be taken out",
+    "control.fori_loop_that_writes_a_ref": "use pl.when and pl.loop",
+}
+# Pallas' interpreter moves a window that begins before its array.
+CLAMPED = {"specs.a_convolution_that_masks_its_padding"}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CASES)
+def test_the_corpus_under_triton(name):
+    try:
+        found = lowered(name, "triton")
+        if found is None:
+            pytest.skip("no single call, or a kernel with a hazard")
+        program, operands, f = found
+        got = jax.jit(program.function(interpret=True))(*jax.tree.leaves(operands))
+    except pl.NotSupportedError as error:
+        assert NOT_IN_REGISTERS.get(name, "starts its own copies") in str(error) and "lower" in str(error)
+        return
+    assert name not in NOT_IN_REGISTERS
+    if name in CLAMPED:
+        return
+    expected = CASES[name].expected
+    want = jax.tree.leaves(expected(*operands) if expected else f(*operands))
+    for a, b in zip(got, want, strict=True):
+        compare(a, b)
+
+
+# -- axes
+
+def test_parallel_axes_become_the_cuda_grid_and_the_others_a_loop():
+    text = matmul(256, (64, 64, 64)).trace(shape(256, 256), shape(256, 256)).lower("triton").as_text()
+    assert "tt.get_program_id x" in text and "tt.get_program_id y" in text and "scf.for" in text
+    assert "scf.for" not in add(256).trace(shape(256, 256), shape(256, 256)).lower("triton").as_text()
+
+
+@pytest.mark.parametrize("platform", ["triton", pytest.param("mosaic_gpu", marks=pytest.mark.gpu)])
+def test_accumulating_across_a_parallel_axis_is_refused(platform, request):
+    if platform == "mosaic_gpu":
+        request.getfixturevalue("dialect")
+    f = matmul(256, (64, 64, 64), semantics=("parallel", "parallel", "parallel"))
+    with pytest.raises(pl.PallasLiteError, match="(?s)grid axis 2 is marked parallel.*steps 0 and 1 both write block "
+                                                 r"\(0, 0\) of output o.*Mark axis 2 \"arbitrary\""):
+        f.trace(shape(256, 256), shape(256, 256)).lower(platform).as_text()
+
+
+def test_scratch_may_carry_a_value_so_nothing_is_parallel_unless_it_is_marked():
+    traced = KERNELS["running sum"][0].trace(shape(32, 128))
+    assert "get_program_id" not in traced.lower("triton").as_text()
+
+
+def test_gpu_is_triton():
+    assert isinstance(add().trace(shape(512, 512), shape(512, 512)).lower("gpu"), cuda.TritonLowered)
+
+
+# -- what is refused, and how to mend it
+
+def refused(f, *avals, platform):
+    with pytest.raises(pl.PallasLiteError) as error:
+        f.trace(*avals).lower(platform).as_text()
+    return str(error.value)
+
+
+def test_triton_wants_powers_of_two():
+    spec = pl.BlockSpec((8, 96), lambda i: (i, 0))
+    f = pl.pallas_call(double, shape(32, 96), grid=(4,), in_specs=[spec], out_specs=spec)
+    text = refused(f, shape(32, 96), platform="triton")
+    assert "x: Triton takes arrays of a power of two elements" in text and "(8, 96), which is 768" in text
+    assert "Choose such a block_shape" in text and 'lower to "mosaic_gpu"' in text
+
+
+@pytest.mark.gpu
+def test_mosaic_gpu_wants_no_powers_of_two(dialect):
+    spec = pl.BlockSpec((8, 96), lambda i: (i, 0))
+    f = pl.pallas_call(double, shape(32, 96), grid=(4,), in_specs=[spec], out_specs=spec)
+    assert "gpu.launch" in f.trace(shape(32, 96)).lower("mosaic_gpu").as_text()
+
+
+def test_triton_keeps_what_is_read_back_in_registers():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+        o_ref[0] += 1.0
+    f = pl.pallas_call(kernel, shape(32, 128), grid=(4,), in_specs=[ROWS], out_specs=ROWS)
+    text = refused(f, shape(32, 128), platform="triton")
+    assert "o: the kernel reads it back, so Triton keeps it in registers" in text and "(1, 128) of (8, 128)" in text
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("array, block, dtype, text", [
+    ((32, 96), (2, 48), jnp.bfloat16, r"a block of \(2, 48\) bfloat16 is 192 bytes"),
+    ((32, 66), (8, 64), jnp.float32, "264 bytes, and bulk tensor copies want a multiple of 16. Pad the last dimension"),
+    ((2, 512), (2, 512), jnp.float32, "at most 256 elements in a dimension"),
+    ((32, 128), (8, 128), jnp.bool_, "Give an int8 array"),
+    ((32, 32), (2, 32), jnp.float32, "64 elements, and Mosaic GPU spreads a value evenly over the 128 threads"),
+])
+def test_what_bulk_tensor_copies_cannot_move(array, block, dtype, text, dialect):
+    def copy(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+    spec = pl.BlockSpec(block, lambda i: (i, 0))
+    f = pl.pallas_call(copy, shape(*array, dtype=dtype), grid=(array[0] // block[0],), in_specs=[spec], out_specs=spec)
+    assert re.search(text, refused(f, shape(*array, dtype=dtype), platform="mosaic_gpu"))
+
+
+@pytest.mark.gpu
+def test_mosaic_gpu_has_no_matmul(dialect):
+    text = refused(matmul(256, (64, 64, 32)), shape(256, 256), shape(256, 256), platform="mosaic_gpu")
+    assert 'Mosaic GPU cannot express this kernel' in text and 'lower it to "triton"' in text and "dot_general" in text
+
+
+@pytest.mark.gpu
+def test_shared_memory_that_does_not_fit_is_itemised(dialect):
+    text = refused(add(512, 128), shape(512, 512), shape(512, 512), platform="mosaic_gpu")
+    assert "it needs 393,248 bytes of shared memory, and a CUDA block has 232,448" in text  # as Mosaic GPU counts it
+    assert "x: 131,072 bytes" in text and "barriers: 32 bytes" in text and "smaller depth" in text
+
+
+def test_kernels_with_copies_of_their_own_are_for_a_tpu():
+    def kernel(x_ref, o_ref):
+        pltpu.sync_copy(x_ref, o_ref)
+    f = pl.pallas_call(kernel, shape(8, 128), in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+                       out_specs=pl.BlockSpec(memory_space=pl.ANY))
+    assert 'lower it to "tpu"' in refused(f, shape(8, 128), platform="triton")
+
+
+def test_a_missing_compiler_names_the_extra(monkeypatch):
+    def missing(**_):
+        raise RuntimeError("no plug-in")
+    monkeypatch.setattr(topologies, "get_topology_desc", missing)
+    program = add().trace(shape(512, 512), shape(512, 512)).lower("triton")
+    with pytest.raises(pl.NotSupportedError, match=r'pip install "pallas_lite\[gpu\]"'):
+        program.compile()
+    assert "tt.load" in program.as_text()  # everything else still works
+
+
+def test_a_missing_package_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pallas_lite.engines.mosaic_gpu", None)
+    monkeypatch.delattr("pallas_lite.engines.mosaic_gpu", raising=False)
+    with pytest.raises(pl.NotSupportedError, match=r'pip install "pallas_lite\[gpu\]"'):
+        add().trace(shape(512, 512), shape(512, 512)).lower("mosaic_gpu").as_text()
+
+
+def test_another_chip_is_not_known():
+    with pytest.raises(pl.NotSupportedError, match="GPU 'mi300' is not supported; there is 'h200'"):
+        add().trace(shape(512, 512), shape(512, 512)).lower("triton").compile("mi300")
+
+
+def test_this_is_a_jax_that_cuda_py_was_tried_on():
+    assert any(jax.__version__.startswith(v) for v in cuda.TRIED_ON)
+
+
+# -- the compiler
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype, blocks", [(jnp.float32, (128, 128, 64)), (jnp.bfloat16, (128, 128, 64)),
+                                           (jnp.float32, (128, 64, 32)), (jnp.bfloat16, (64, 128, 64)),
+                                           (jnp.float32, (32, 32, 32))])
+def test_triton_pipelines_a_matmul_to_the_depth(dtype, blocks, compiler):
+    copies, memory = [], []
+    for depth in (1, 2, 3):
+        a = shape(512, 512, dtype=dtype)
+        program = matmul(512, blocks, depth, dtype).trace(a, a).lower("triton").compile()
+        copies.append(len(re.findall(r"cp\.async\.c[ag]", program.as_text())))
+        memory.append(program.memory_analysis())
+        assert memory[-1].registers > 32
+        assert re.search(r"wgmma\.mma_async|mma\.sync", program.as_text())  # on the tensor cores
+    assert copies[0] == 0 < copies[1] < copies[2]
+    for m in memory[1:]:
+        assert abs(m.shared_memory_in_bytes - m.predicted_shared_memory_in_bytes) <= 0.05 * m.shared_memory_in_bytes
+
+
+@pytest.mark.gpu
+def test_triton_does_not_pipeline_what_no_matmul_reads(compiler):
+    for program in (add().trace(shape(512, 512), shape(512, 512)), total().trace(shape(8, 256, 256))):
+        compiled = program.lower("triton").compile()
+        assert compiled.memory_analysis()[:2] == (0, 0) and "cp.async" not in compiled.as_text()
+
+
+@pytest.mark.gpu
+def test_num_warps_is_a_compiler_parameter(compiler):
+    f = pl.pallas_call(double, shape(32, 128), grid=(4,), in_specs=[ROWS], out_specs=ROWS,
+                       compiler_params=plgpu.CompilerParams(num_warps=2))
+    assert re.search(r"\.reqntid 64|\.maxntid 64", f.trace(shape(32, 128)).lower("triton").compile().as_text())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("name", ["add", "total"])
+def test_mosaic_gpu_copies_in_bulk_and_waits_on_barriers(name, depth, compiler):
+    if name == "add":
+        traced = add(512, 64, depth, ("parallel", "arbitrary")).trace(shape(512, 512), shape(512, 512))
+    else:
+        traced = total(depth=depth).trace(shape(8, 256, 256))
+    program = traced.lower("mosaic_gpu").compile()
+    ptx, inputs = program.as_text(), len(traced.operands) - 1
+    # Each input is fetched depth - 1 times before the loop and once inside; the output leaves once.
+    assert len(re.findall(r"cp\.async\.bulk\.tensor\.\dd\.shared", ptx)) == inputs * depth
+    assert len(re.findall(r"cp\.async\.bulk\.tensor\.\dd\.global", ptx)) == 1
+    assert len(re.findall(r"mbarrier\.try_wait", ptx)) == inputs
+    memory = program.memory_analysis()
+    assert memory.shared_memory_in_bytes == memory.predicted_shared_memory_in_bytes > 0
