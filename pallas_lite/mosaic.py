@@ -1,7 +1,9 @@
 """mosaic: the TPU program of a call: its text beside the schedule, its windows in VMEM, and the TPU compiler."""
 import contextlib
 import functools
+import importlib.util
 import io
+import os
 import re
 from dataclasses import dataclass
 from itertools import groupby
@@ -9,12 +11,15 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
+from jax.experimental import topologies
+from jax.sharding import AbstractDevice, AbstractMesh, SingleDeviceSharding, use_abstract_mesh
 
 from .engines import tpu
 from .errors import NotSupportedError, PallasLiteError
 from .schedule import RUN
-from .stages import Lowered
+from .specs import VMEM
+from .stages import Compiled, Lowered, unknown
+from .tiles import check, tiled_bytes
 
 
 class Chip(NamedTuple):
@@ -67,6 +72,44 @@ class TpuLowered(Lowered):
         """The Mosaic program (MLIR). A `trace_start` names the entry of the schedule that the next DMA stands for."""
         return self._text[self._text.index("\nmodule") + 1:].strip()
 
+    def windows(self) -> list["Window"]:
+        """The VMEM that the program asks for: the slots of each operand, then scratch."""
+        slots = [(x.name, x.ref_shape, x.dtype, x.depth) for x in self.traced.operands if not x.steers]
+        scratch = [(name, e.shape, e.dtype, 1) for name, e in self.traced.parts[2][len(self.traced.scalars):]
+                   if e.memory_space is VMEM]
+        return [Window(name, shape, np.dtype(dtype), depth, tiled_bytes((depth, *shape), dtype))
+                for name, shape, dtype, depth in slots + scratch]
+
+    def compile(self, target: str = "v5e") -> Compiled:
+        """The program compiled for a TPU ("v5e", "v5p" or "v6e") on this machine, which needs no TPU.
+
+        Raises PallasLiteError where a copy would cut a tile (tiles.py), or where the windows alone do not fit; and
+        NotSupportedError without the compiler, or with what the compiler says where it refuses the kernel.
+        """
+        name = self.traced.call.name
+        if target not in CHIPS:
+            raise unknown(name, "a TPU called", target, CHIPS)
+        for x in self.traced.operands:
+            check(name, x, tpu.parts(x))
+        windows = self.windows()
+        limit = getattr(self.traced.call.compiler_params, "vmem_limit_bytes", None) or CHIPS[target].vmem
+        taken = sum(w.bytes for w in windows)
+        items = "\n".join(f"  {w}" for w in windows)
+        if taken > limit:
+            raise PallasLiteError(f"{name}: its windows take {taken:,} bytes of VMEM, {taken - limit:,} more than the "
+                                  f"{limit:,} that one kernel may use on a TPU {target}:\n{items}\nTake smaller blocks "
+                                  "or depths, or raise CompilerParams(vmem_limit_bytes=…) if the chip has more.")
+        left = (f" Its windows take {taken:,} of {limit:,} bytes of VMEM, which leaves {limit - taken:,} for what the "
+                f"kernel itself needs:\n{items}\n")
+        with _refused(self, "the TPU compiler", left):
+            return Compiled(self, target, self.compile_unchecked(target))
+
+    def compile_unchecked(self, target: str, function=None) -> jax.stages.Compiled:
+        """What the compiler alone makes of the program, or of another function of the same operands."""
+        placed = SingleDeviceSharding(_device(CHIPS[target].topology))
+        avals = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=placed) for a in self.avals]
+        return jax.jit(function or self.function(target=target), out_shardings=placed).lower(*avals).compile()
+
     @functools.cached_property
     def instructions(self) -> list["Instruction"]:
         """Each DMA instruction, with the events of the schedule that it stands for."""
@@ -114,8 +157,20 @@ def _refused(lowered, who, remark=""):
     except PallasLiteError:
         raise
     except Exception as error:  # noqa: BLE001  upstream raises many kinds, private ones among them
-        raise NotSupportedError(f"{lowered.traced.call.name}: {who} refuses the kernel for a TPU.{remark} It "
-                                f"says:\n{error}") from error
+        raise NotSupportedError(f"{lowered.traced.call.name}: {who} refuses the kernel for a TPU.{remark} It says:\n"
+                                f"{error}") from error
+
+
+@functools.cache
+def _device(topology):
+    """A chip to compile for. No metadata server is asked and no lock taken: nothing here wants a real TPU."""
+    for name, value in {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-4", "TPU_WORKER_ID": "0",
+                        "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}.items():
+        os.environ.setdefault(name, value)
+    if importlib.util.find_spec("libtpu") is None:
+        raise NotSupportedError('the TPU compiler is not installed: pip install "pallas_lite[tpu]" (libtpu, for Linux '
+                                "on x86-64). It needs no TPU.")
+    return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[0]
 
 
 class Instruction(NamedTuple):

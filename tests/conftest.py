@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+# With libtpu installed, jax would look for a TPU. Processes that tests start inherit this.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
 GOLDEN = Path(__file__).parent / "golden"
 
 

@@ -113,8 +113,10 @@ class Engine:
         if not isinstance(t, Step):
             return x.blocks[t]
         block = x.index_map(*self.ids[t.ahead], *self.scalars) if x.index_map else x.blocks[0]
-        block = block if isinstance(block, (tuple, list)) else (block,)
-        # An index that is always the same is said as a number: then the compiler knows how it is aligned.
+        return self._known(x, block if isinstance(block, (tuple, list)) else (block,))
+
+    def _known(self, x, block):
+        """An index that is always the same is said as a number: then the compiler knows how it is aligned."""
         return [b if v else first for b, v, first in zip(block, self.varies[x.name], x.blocks[0], strict=True)]
 
     # -- the loop: grid indices are counted, and visits and slots carried, which is cheaper than dividing step numbers
@@ -176,7 +178,7 @@ class Engine:
             block, slot = self.visits_of[y.name].blocks[visit], visit % y.depth
         elif y.name in self.sent:
             slot = visit.slot
-            block = [self.sent[y.name][slot, d] for d in range(len(y.shape))]
+            block = self._known(y, [self.sent[y.name][slot, d] for d in range(len(y.shape))])
         else:  # a wait takes the copy's bytes, and all copies have as many: any block will do
             block, slot = self.visits_of[y.name].blocks[0], visit.slot
         self._copy("copy_out_wait", y, block, slot)
@@ -305,7 +307,7 @@ class Machine:
 
     def _copy(self, verb, copy):
         if copy.sender is not None:
-            raise NotSupportedError("make_async_remote_copy is not lowered to a TPU program yet. For a copy on the same "
+            raise NotSupportedError("make_async_remote_copy is not lowered to a TPU program yet. For a copy on one "
                                     "chip, call make_async_copy.")
         text = f"kernel: {verb}({copy.source.memory.name} → {copy.target.memory.name})"
         semaphore = copy.semaphore.pallas.at[(0,) * copy.semaphore.ndim]

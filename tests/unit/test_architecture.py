@@ -9,8 +9,8 @@ ROOT = Path(__file__).parents[2] / "pallas_lite"
 ORDER = ["errors", "hardware", "schedule", "rolled", "specs", "memory", "refs", "slips", "pipeline", "engines.record",
          "engines.simulate", "body", "manual", "by_hand", "races", "clean", "verify", "unspecified", "engines.xla",
          "engines.buffers", "engines.step", "engines.log", "engines.direct", "engines.tpu", "engines.gpu",
-         "engines.triton", "engines.mosaic_gpu", "stages", "mosaic", "cuda", "lowering", "play", "causes", "timeline",
-         "plot", "traced", "call", "show", "widgets", "tpu"]
+         "engines.triton", "engines.mosaic_gpu", "stages", "tiles", "mosaic", "cuda", "lowering", "play", "causes",
+         "timeline", "plot", "traced", "call", "show", "widgets", "tpu"]
 FILES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in ROOT.rglob("*.py") if p.name != "__init__.py"}
 
 
@@ -57,4 +57,4 @@ def test_the_line_budget():
         return len(path.read_text(encoding="utf-8").splitlines())
     assert count(FILES["pipeline"]) < 150
     assert max(count(p) for p in FILES.values()) <= 400
-    assert sum(map(code_lines, FILES.values())) <= 4700
+    assert sum(map(code_lines, FILES.values())) <= 4800

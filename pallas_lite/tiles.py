@@ -1,0 +1,83 @@
+"""tiles: what the TPU compiler asks of a block: how much VMEM its slots take, and where a copy may begin and end.
+
+A TPU stores the last two dimensions of a buffer in tiles of 8 rows and 128 columns, of 32 bits each. These rules were
+found by experiment on the compiler (benchmarks/tpu.py compares them with it); upstream's `pallas_call` has stricter
+ones of its own (docs/tpu.md).
+"""
+import math
+
+import numpy as np
+
+from .errors import PallasLiteError
+
+COLUMNS = 128
+
+
+def tile_rows(rows: int, dtype) -> int:
+    """Rows of a tile: 8, or as few as hold the buffer, but at least 32 bits of them.
+
+    >>> tile_rows(3, "float32"), tile_rows(1, "int8"), tile_rows(100, "bfloat16")
+    (4, 4, 8)
+    """
+    tile = 4 // np.dtype(dtype).itemsize or 1
+    while tile < min(rows, 8):
+        tile *= 2
+    return tile
+
+
+def tiled_bytes(shape, dtype) -> int:
+    """Bytes of a buffer in VMEM, padded to whole tiles. 32-bit rows that are one tile wide lie without a gap.
+
+    Buffers begin at multiples of 1 KiB.  >>> tiled_bytes((2, 100, 200), "float32"), tiled_bytes((1, 128), "float32")
+    (212992, 1024)
+    """
+    *outer, rows, columns = (1, 1, *shape)
+    size = np.dtype(dtype).itemsize
+    if size < 4 or columns > COLUMNS:
+        rows = _up(rows, tile_rows(rows, dtype))
+    return _up(math.prod(outer) * rows * _up(columns, COLUMNS) * size, 1024)
+
+
+def _up(n: int, tile: int) -> int:
+    return -(-n // tile) * tile
+
+
+def check(name: str, x, parts) -> None:
+    """Raises PallasLiteError where a copy of an operand would cut a tile of its array. `parts`: engines/tpu.py."""
+    if x.steers or x.stays_in_hbm or not x.shape:
+        return
+    packed = 4 // x.dtype.itemsize or 1
+    narrow = packed == 1 and x.shape[-1] <= COLUMNS
+    if x.dtype == bool:
+        _refuse(name, x, "not every version of it copies bools", "Pass the array as int8 or int32.")
+    if len(x.ref_shape) < 2 and packed > 1:
+        _refuse(name, x, f"{x.dtype} blocks of one dimension share their tiles with the next slot",
+                "Give the array, and the block, a leading dimension of 1.")
+    rows = x.shape[-2] if len(x.shape) > 1 else 1
+    # Arrays in HBM of 8-bit elements have tiles of 32 rows, where these divide the array.
+    tile = 32 if packed == 4 and rows % 32 == 0 else tile_rows(rows, x.dtype)
+    starts = x.starts or [(n, 0) for n in x.block_shape]
+    for d, n in list(enumerate(x.shape))[-2:]:
+        a, c = starts[d]
+        indices = {block[d] for block in x.blocks}
+        for low, size in parts[d]:
+            at = c + low  # and what the compiler knows of the rest: a multiple of `a`
+            step = math.gcd(at, a) if len(indices) > 1 else at + a * min(indices)
+            last = d == len(x.shape) - 1
+            if last and not size == n == x.block_shape[d] and (size % COLUMNS or step % COLUMNS):
+                _refuse(name, x, f"a copy of {size} columns, from a multiple of {step}, cuts a tile of {COLUMNS}",
+                        f"Take a multiple of {COLUMNS} columns in each block, or just all {n}.")
+            if not last and size != n and not narrow and not _fits(size, step, tile, packed):
+                _refuse(name, x, f"a copy of {size} rows, from a multiple of {step}, cuts a tile of {tile}",
+                        f"Take a multiple of {tile} rows in each block, or all {n}.")
+
+
+def _fits(size, step, tile, packed) -> bool:
+    """Whole tiles; or a part of one, which is a power of two of rows at a multiple of itself, and at least 32 bits."""
+    part = packed <= size < tile and size & (size - 1) == 0
+    return step % (size if part else tile) == 0 and (part or size % tile == 0)
+
+
+def _refuse(name, x, what, mend):
+    raise PallasLiteError(f"{name}: the TPU compiler cannot copy the blocks {x.block_shape} of {x.name} "
+                          f"({x.dtype}{list(x.shape)}): {what}. {mend}")
