@@ -4,6 +4,7 @@ A bundle is one instruction word of the core, so fewer are better; the counts ar
 if the program compiles with just as much VMEM as we say, and not with a granule (1 KiB) less; or if we refuse it for a
 tile that a copy would cut, and so does the compiler.
 """
+import importlib.util
 import os
 import re
 import subprocess
@@ -137,6 +138,9 @@ def bundle_table(*blocks: int) -> list[tuple[str, int, list[int], int]]:
 
 
 def main() -> None:
+    if importlib.util.find_spec("libtpu") is None:
+        print('the TPU compiler is not installed: pip install "pallas_lite[tpu]"')
+        return
     print("bundles, TPU v5e, f32 blocks: ours at depth 2 (3, 4), upstream's pallas_call, ratio at depth 2")
     for name, block, ours, theirs in bundle_table(128, 256, 512):
         print(f"  {name:8}{block:4}²  {ours[0]:6} ({ours[1]}, {ours[2]})  {theirs:6}  {ours[0] / theirs:.2f}")

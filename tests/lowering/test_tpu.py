@@ -1,5 +1,7 @@
 """TPU programs: right under upstream's interpreter, without a race, and with just the copies of the schedule."""
 import re
+import textwrap
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -164,9 +166,19 @@ def test_the_summary(golden):
     golden("tpu_summary", call.trace(f32(300, 512), f32(512, 128)).lower("tpu").summary())
 
 
+def test_the_listing_in_the_docs_is_the_programs():
+    def double(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2
+    rows = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    call = pl.pallas_call(double, f32(64, 128), grid=(8,), in_specs=[rows], out_specs=rows)
+    page = (Path(__file__).parents[2] / "docs/tpu.md").read_text(encoding="utf-8")
+    assert textwrap.indent(call.trace(f32(64, 128)).lower("tpu").summary(), "    ") in page
+
+
 def test_the_summary_names_a_kernels_own_copies():
     call, operands = CASES["manual.a_pipeline_with_two_slots"].build(pl, pltpu)
-    assert "x" in call.trace(*operands).lower("tpu").summary()
+    summary = call.trace(*operands).lower("tpu").summary()
+    assert re.search(r"line +\d+  enqueue_dma  .*copy_\w*start\(.+\)", summary) and "wait_dma" in summary
 
 
 def test_only_what_is_proven_is_lowered():
