@@ -3,6 +3,7 @@
 A copy in is a bulk tensor copy that arrives on its slot's barrier; copies out are counted, newest first. Each CUDA
 block runs the pipeline over its own steps, so a visit is one of the block's, and all CUDA blocks have the same visits.
 """
+import itertools
 import math
 
 import jax
@@ -20,6 +21,7 @@ from .tpu import Memory, Window
 
 THREADS = 128  # of a warpgroup, which runs the kernel
 ALIGNMENT = 1024  # bytes, of a buffer in shared memory
+_number = itertools.count()
 
 
 class MosaicGpu:
@@ -199,6 +201,8 @@ def kernel_call(traced, interpret=False):
     scratch = [*(plgpu.SMEM((x.depth, *x.ref_shape), x.dtype) for x in operands),
                *(plgpu.Barrier(num_barriers=x.depth) for x in inputs),
                *(plgpu.SMEM(e.shape, e.dtype) for e in traced.extras[n_scalars:])]
+    # The compiler keeps what it compiled by text, and says nothing of it the next time: so no text comes twice.
+    kernel.__name__ = f"{traced.call.name}_{next(_number)}"
     names = tuple(f"axis{a}" for a in grid.parallel)
     room = _whole_blocks if interpret else (lambda x: x.shape)  # the hardware cuts a copy at the array's edge
     f = plgpu.kernel(kernel, out_type=[jax.ShapeDtypeStruct(room(y), y.dtype) for y in outputs], grid=grid.blocks,

@@ -45,14 +45,28 @@ def dialect():
     require(importlib.util.find_spec("absl"), "absl-py, of pallas_lite[gpu],")
 
 
-@pytest.fixture(scope="module")
-def interpreter(dialect):
-    """Mosaic GPU's interpreter, looking for races."""
+def looking_for_races():
+    """Parameters of Mosaic GPU's interpreter."""
     try:
         from jax.experimental.pallas.mosaic_gpu import InterpretGPUParams
     except ImportError:  # jax 0.10.2 has it, without a public name
         from jax._src.pallas.mosaic_gpu.interpret.params import InterpretGPUParams
     return InterpretGPUParams(detect_races=True)
+
+
+@pytest.fixture
+def interpreter(dialect):
+    """Mosaic GPU's interpreter. A race that it finds fails the test."""
+    yield looking_for_races()
+    assert races() is False
+
+
+def races():
+    """Did the interpreter find a race since it was last asked? None if it ran nothing. It has no public name either."""
+    state = sys.modules["jax._src.pallas.mosaic_gpu.interpret.gpu_callbacks"]
+    found = state.get_races().races_found if state._races else None
+    state.reset_gpu_interpret_mode_state()
+    return found
 
 
 def normal(*dims, dtype=np.float32, seed=0):
@@ -138,6 +152,19 @@ def test_mosaic_gpu_pipelines_of_any_depth(depth, reuse, interpreter):
                        in_specs=[kept, pl.BlockSpec((8, 128), lambda i, j: (i * reuse + j, 0), pl.Buffered(5 - depth))],
                        out_specs=kept)
     check_values(f, [normal(40, 128), normal(40 * reuse, 128, seed=2)], "mosaic_gpu", interpreter)
+
+
+@pytest.mark.gpu
+def test_the_interpreter_sees_a_missing_wait(monkeypatch, dialect):
+    """It does not see a missing wait for a copy out: test_mosaic_gpu_copies_in_bulk counts those in the program."""
+    from pallas_lite.engines.mosaic_gpu import MosaicGpu
+    monkeypatch.setattr(MosaicGpu, "copy_in_wait", lambda *_: None)
+    program = add(128, 64, 2, ("parallel", "arbitrary")).trace(shape(128, 128), shape(128, 128)).lower("mosaic_gpu")
+    try:
+        jax.block_until_ready(jax.jit(program.function(looking_for_races()))(normal(128, 128), normal(128, 128)))
+    except jax.errors.JaxRuntimeError:
+        pass  # it also minds barriers that nobody waited for
+    assert races()
 
 
 def lowered(name, platform):
@@ -340,6 +367,23 @@ def test_num_warps_is_a_compiler_parameter(compiler):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "matmul"])
+def test_mosaic_gpu_programs_compile_to_the_shared_memory_that_we_count(name, compiler):
+    f, operands = KERNELS[name]
+    memory = f.trace(*operands).lower("mosaic_gpu").compile().memory_analysis()
+    assert memory.shared_memory_in_bytes == memory.predicted_shared_memory_in_bytes > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("platform", ["triton", "mosaic_gpu"])
+def test_compiling_twice_tells_the_same(platform, compiler):
+    program = total().trace(shape(8, 256, 256)).lower(platform)
+    first, second = program.compile(), program.compile()
+    assert first.memory_analysis() == second.memory_analysis() and second.registers > 16
+    assert len(first.as_text()) == len(second.as_text()) > 1000
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("name", ["add", "total"])
 def test_mosaic_gpu_copies_in_bulk_and_waits_on_barriers(name, depth, compiler):
@@ -353,5 +397,7 @@ def test_mosaic_gpu_copies_in_bulk_and_waits_on_barriers(name, depth, compiler):
     assert len(re.findall(r"cp\.async\.bulk\.tensor\.\dd\.shared", ptx)) == inputs * depth
     assert len(re.findall(r"cp\.async\.bulk\.tensor\.\dd\.global", ptx)) == 1
     assert len(re.findall(r"mbarrier\.try_wait", ptx)) == inputs
+    if name == "add":  # in the loop, all but the newest depth - 1 copies out are waited for; after it, all
+        assert re.findall(r"wait_group\s+(\d)", ptx) == [str(depth - 1), *"0" * (depth - 1)]
     memory = program.memory_analysis()
     assert memory.shared_memory_in_bytes == memory.predicted_shared_memory_in_bytes > 0
