@@ -1,4 +1,4 @@
-"""body: a kernel function -> one step on the values of its slots, traced once. Used by call.py and the engines.
+"""body: a kernel function -> one step on the values of its slots, traced once. Used by traced.py and the engines.
 
 A kernel that only computes is traced with refs on JAX values, so that one trace serves stepping and the compiled loop.
 A kernel with copies of its own raises NeedsStepping here; engines/step.py runs it.
@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jax.experimental.pallas import run_state
 
-from .errors import BlockIndexError, PallasLiteError, SpecError, many
+from .errors import BlockIndexError, PallasLiteError, SpecError, many, takes
 from .memory import garbage_value
 from .refs import Ref, TracedMemory
 from .slips import SLIPS, said_plainly
@@ -185,18 +185,19 @@ class Body:
         self.written = [_writes(inner, r) for r in refs[:len(avals)]]
         self.fresh = [_overwritten_first(inner, r) for r in refs[:len(avals)]]
         self._keep = [i for i, w in enumerate(self.written) if w]
-        self._moving = [i for i, r in enumerate(refs[len(avals):]) if _writes(inner, r)]
+        # Those indexed with a traced start, so that they may be read or written past their end.
+        self.moving = [i for i, r in enumerate(refs[len(avals):]) if _writes(inner, r)]
         self._step = jax.jit(self._some)
 
     def _some(self, ids, values):
         new, past_end = self.apply(ids, values)
-        return [new[i] for i in self._keep], [past_end[i] for i in self._moving]
+        return [new[i] for i in self._keep], [past_end[i] for i in self.moving]
 
     def step(self, t: int, values: list[np.ndarray]) -> list[np.ndarray]:
         """Run step t on NumPy values; returns each ref's new value. An access past the end raises SpecError."""
         new = list(values)
         changed, past_end = self._step([np.int32(i) for i in self.indices[t]], values)
-        for i, bad in zip(self._moving, past_end, strict=True):
+        for i, bad in zip(self.moving, past_end, strict=True):
             if bad:
                 self.refuse(i, t)
         for i, value in zip(self._keep, changed, strict=True):
@@ -209,11 +210,6 @@ class Body:
         raise BlockIndexError(f"step {t}: an index into {name}, which has shape {tuple(shape)}, goes past its end or "
                               "below 0. A slice does not shift, nor count from the end: guard it, or make the block "
                               "larger.")
-
-    @property
-    def moving(self) -> list[int]:
-        """The refs that are indexed with a traced start, and so may be read or written past their end."""
-        return self._moving
 
     @property
     def work(self) -> tuple[tuple[str, str, float], ...]:
@@ -237,15 +233,11 @@ def run_kernel(kernel, unflatten, refs, ids, grid, silent=None):
 
 
 def check_arity(kernel, args, kwargs):
-    try:
-        inspect.signature(kernel).bind(*args, **kwargs)
-    except TypeError:
+    if not takes(kernel, *args, **kwargs):
         n = len(args) + len(kwargs)
         raise SpecError(f"{kernel_name(kernel)}{inspect.signature(kernel)} does not fit the call, which gives it "
                         f"{many(n, 'ref')}: the operands, then the outputs, then the scratch. Give the kernel one "
-                        "parameter for each.") from None
-    except ValueError:
-        pass  # a callable without a signature: tracing will tell
+                        "parameter for each.")
 
 
 def arrays_around(f) -> list[str]:

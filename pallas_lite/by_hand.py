@@ -12,7 +12,7 @@
 
 Recording runs the loop once, on handles: nothing is copied or computed. Next: verify.py, timeline.py, or `execute`.
 """
-from collections import defaultdict, deque
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -87,23 +87,14 @@ class _Tape:
     def __init__(self, steps):
         self.events, self.runs = [], 0
         self.most = max(MOST_EVENTS, 50 * steps)
-        self.started = defaultdict(deque)  # (direction, operand, slot) -> blocks of copies that no wait has taken yet
 
-    def start(self, verb, block, slot):
-        self.started[verb, slot.row.name, slot.index].append((block.index,))
-        self._add(verb, (block.index,), slot)
-
-    def wait(self, verb, slot):
-        queue = self.started[IN_START if verb == IN_WAIT else OUT_START, slot.row.name, slot.index]
-        self._add(verb, queue.popleft() if queue else None, slot)
-
-    def _add(self, verb, block, slot):
+    def copy(self, verb, slot, block=None):
         # A copy out belongs to the step that has just run, a copy in to the next one. A wait for a copy out after
         # that comes late, on behalf of the next step: steps never go back, so that a table reads downwards.
         step = max(self.runs - 1, 0) if verb in (OUT_START, OUT_WAIT) else self.runs
         if verb == OUT_WAIT and self.events:
             step = max(step, self.events[-1].step)
-        self._append(Event(verb, step, slot.row.name, block, slot.index))
+        self._append(Event(verb, step, slot.row.name, block and (block.index,), slot.index))
 
     def run(self, slots):
         self._append(Event(RUN, self.runs, slots=slots))
@@ -132,13 +123,13 @@ def _places(verb, given, kinds):
 def copy_in_start(block, slot) -> None:
     """Start copying a block of HBM into a slot of SRAM. The copy is in flight until `copy_in_wait(slot)`."""
     _places("copy_in_start", (block, slot), ("input array", "input slots"))
-    slot.row.tape.start(IN_START, block, slot)
+    slot.row.tape.copy(IN_START, slot, block)
 
 
 def copy_in_wait(slot) -> None:
     """Wait until the copy into this slot has arrived."""
     _places("copy_in_wait", (slot,), ("input slots",))
-    slot.row.tape.wait(IN_WAIT, slot)
+    slot.row.tape.copy(IN_WAIT, slot)
 
 
 def compute(x, y) -> None:
@@ -150,13 +141,13 @@ def compute(x, y) -> None:
 def copy_out_start(slot, block) -> None:
     """Start copying a slot of SRAM to a block of HBM. The copy is in flight until `copy_out_wait(slot)`."""
     _places("copy_out_start", (slot, block), ("output slots", "output array"))
-    slot.row.tape.start(OUT_START, block, slot)
+    slot.row.tape.copy(OUT_START, slot, block)
 
 
 def copy_out_wait(slot) -> None:
     """Wait until the copy out of this slot has arrived."""
     _places("copy_out_wait", (slot,), ("output slots",))
-    slot.row.tape.wait(OUT_WAIT, slot)
+    slot.row.tape.copy(OUT_WAIT, slot)
 
 
 def record(loop: Callable, steps: int, *, depth: int | tuple[int, int] = 2, block_bytes: int = 1000,
@@ -178,7 +169,8 @@ def record(loop: Callable, steps: int, *, depth: int | tuple[int, int] = 2, bloc
                             "runs nothing. Take yield, async and await out of it.")
     operands = tuple(OperandInfo(name, array, name == "Y", d, block_bytes)
                      for name, array, d in zip("XY", "AB", depths, strict=True))
-    return Schedule(tuple(tape.events), operands, float(flops), getattr(loop, "__name__", "loop"))
+    name = getattr(loop, "__name__", "loop")
+    return Schedule(tuple(tape.events), operands, float(flops), name).with_waits_named()
 
 
 def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,
@@ -200,15 +192,12 @@ def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,
                             "steps, or give more blocks.")
 
     def step(t, slots):
-        y = np.asarray(kernel(slots[0]))
-        if y.shape != slots[1].shape:
+        y = np.asarray(kernel(slots[0].reshape(a.shape[1:])))
+        if y.shape != a.shape[1:]:
             raise PipelineError(f"step {t}: the kernel returns the shape {y.shape}, and a slot of Y holds "
-                                f"{slots[1].shape}. Return one value for each element.")
-        return [slots[0], y.astype(a.dtype)]
-    order = [(i,) + (0,) * (a.ndim - 1) for i in range(len(a))]
-    tail = tuple(range(1, a.ndim))
-    operands = [Operand(x.name, x.array, x.is_output, x.depth, a.shape, a.dtype, (1, *a.shape[1:]), (0,), order)
+                                f"{a.shape[1:]}. Return one value for each element.")
+        return [slots[0], y.astype(a.dtype).ravel()]
+    size = math.prod(a.shape[1:])
+    operands = [Operand(x.name, x.array, x.is_output, x.depth, (a.size,), a.dtype, (size,), (), [])
                 for x in schedule.operands]
-    full = Schedule(tuple(e._replace(block=e.block + (0,) * len(tail)) if e.block is not None else e
-                          for e in schedule.events), schedule.operands, schedule.flops, schedule.name)
-    return simulate(full, operands, {"A": a}, step, params)["B"]
+    return simulate(schedule, operands, {"A": a.ravel()}, step, params)["B"].reshape(a.shape)

@@ -16,8 +16,8 @@ from . import specs as _specs
 from .body import kernel_name, parameter_names
 from .errors import NotSupportedError, SpecError
 from .memory import InterpretParams
+from .reports import steps_in_order
 from .traced import Traced
-from .unspecified import steps_in_order
 
 _observers: contextvars.ContextVar[tuple[list, ...]] = contextvars.ContextVar("observers of calls", default=())
 

@@ -16,8 +16,8 @@ only with what that gains.
 """
 import numpy as np
 
-from .play import CODE, Play
-from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN
+from .clock import Play
+from .schedule import CODE, IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN
 
 
 def bounds(t) -> dict[str, float]:

@@ -6,7 +6,7 @@ itself revisits or aliases.
 """
 import numpy as np
 
-from .schedule import IN_START, OUT_START, OUT_WAIT, RUN, VERBS, Schedule
+from .schedule import CODE, IN_START, OUT_START, OUT_WAIT, RUN, VERBS, Schedule
 
 _START = np.array([v in (IN_START, OUT_START) for v in VERBS])
 _OUT = np.array([v in (OUT_START, OUT_WAIT) for v in VERBS])
@@ -36,7 +36,7 @@ def surely_clean(schedule: Schedule) -> bool:
         return False
 
     # What happens on each slot, as (slot, from, to, does it fill the slot?): nothing overlaps, and filling comes first.
-    runs, each = np.flatnonzero(c.verb == VERBS.index(RUN)), range(len(operands))
+    runs, each = np.flatnonzero(c.verb == CODE[RUN]), range(len(operands))
     slot = np.concatenate([c.operand[starts] * deepest + c.slot[starts], *(i * deepest + c.runs[:, i] for i in each)])
     begin, end = np.concatenate([starts, *[runs] * len(operands)]), np.concatenate([waits, *[runs] * len(operands)])
     fills = np.concatenate([~is_output[c.operand[starts]], *(np.full(len(runs), is_output[i]) for i in each)])

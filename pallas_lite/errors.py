@@ -1,4 +1,5 @@
 """Errors and warnings a user can act on. Each says where, what, and how to mend it."""
+import inspect
 
 
 class PallasLiteError(Exception):
@@ -41,6 +42,17 @@ def many(n: int, noun: str, plural: str = "") -> str:
     ('1 block', '2 indices')
     """
     return f"{n} {noun if n == 1 else plural or noun + 's'}"
+
+
+def takes(f, *args, **kwargs) -> bool:
+    """Can a function be called so? True also where it has no signature: then the call itself will tell."""
+    try:
+        inspect.signature(f).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    except ValueError:
+        pass
+    return True
 
 
 def missing_names(module: str, nearest: dict[str, str]):

@@ -7,7 +7,6 @@
 from . import cuda, mosaic
 from .errors import NotSupportedError, PallasLiteError
 from .stages import Lowered, unknown
-from .verify import RACES
 
 PLATFORMS = {"tpu": mosaic.TpuLowered, "triton": cuda.TritonLowered, "mosaic_gpu": cuda.MosaicGpuLowered,
              "gpu": cuda.TritonLowered}
@@ -25,8 +24,7 @@ def lower(traced, platform: str) -> Lowered:
         raise NotSupportedError(f"{traced.call.name}: the blocks of {', '.join(traced.blocks_from_scalars)} depend on "
                                 "traced scalars, so nobody can prove the program before it runs. Trace the call on "
                                 "concrete scalars, outside of jax.jit.")
-    racy = [h for h in traced.hazards if h.kind in RACES]
-    if racy:
+    if traced.races:
         raise PallasLiteError(f"{traced.call.name}: only a program that is free of races is lowered, and this one has: "
-                              f"{racy[0]}")
+                              f"{traced.races[0]}")
     return PLATFORMS[platform](traced)

@@ -6,8 +6,6 @@ import numpy as np
 
 from .errors import SpecError
 
-_MODES = ("eager", "on_wait", "random")
-
 
 @dataclass(frozen=True)
 class InterpretParams:
@@ -30,7 +28,7 @@ class InterpretParams:
     vector_clock_size: int | None = None
 
     def __post_init__(self):
-        if self.dma_execution_mode not in _MODES:
+        if self.dma_execution_mode not in ("eager", "on_wait", "random"):
             raise SpecError(f'dma_execution_mode={self.dma_execution_mode!r}: choose "eager", "on_wait" or "random".')
         if self.out_of_bounds_reads not in ("raise", "uninitialized"):
             raise SpecError(f'out_of_bounds_reads={self.out_of_bounds_reads!r}: choose "raise" or "uninitialized".')
@@ -38,6 +36,11 @@ class InterpretParams:
                 self.uninitialized_memory, (int, float)):
             raise SpecError(f'uninitialized_memory={self.uninitialized_memory!r}: choose "nan", "zero", "random" or '
                             "a number.")
+
+    def lands_at_once(self, rng) -> bool:
+        """Does a copy take effect at its start, rather than at its wait?"""
+        mode = self.dma_execution_mode
+        return mode == "eager" or mode == "random" and rng.random() < 0.5
 
     @property
     def rng(self) -> np.random.Generator:

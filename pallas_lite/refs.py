@@ -5,6 +5,8 @@ The memory gives `load(starts, sizes)` and `store(starts, sizes, value)`; everyt
 """
 import math
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import jax
@@ -141,48 +143,43 @@ class Ref:
         index += (slice(None),) * (self.ndim - len(index))
         starts, sizes, kept, rest = list(self._starts), list(self._sizes), [], []
         for d, i in zip(self._kept, index, strict=True):
-            n = sizes[d]
-            if isinstance(i, slice):
-                if not all(s is None or is_static(s) for s in (i.start, i.stop, i.step)):
-                    raise SpecError(f"{self.memory.name}: a slice a:b has bounds that only a running step "
-                                    "knows. Give a start and a size: pl.ds(start, size).")
-                start, stop, step = i.indices(n)
-                if start >= stop and start == n:
-                    raise BlockIndexError(f"{self.memory.name}: a slice from {i.start} lies past dimension {d} of {n}.")
-                if step < 1:
-                    raise SpecError(f"{self.memory.name}: a ref is not read backwards; its value is: "
-                                    f"{self.memory.name}[...][::-1].")
-                if step == 1:
-                    starts[d], sizes[d] = starts[d] + start, max(stop - start, 0)
-                    rest.append(slice(None))
-                else:
-                    rest.append(i)
-                kept.append(d)
-            elif isinstance(i, Slice):
-                span = (i.size - 1) * i.stride + 1 if i.size else 0
-                self._check(i.start, span, n, d)
-                starts[d], sizes[d] = starts[d] + i.start, span
-                rest.append(slice(None) if i.stride == 1 else slice(None, None, i.stride))
-                kept.append(d)
-            elif getattr(i, "ndim", 0) == 0 and not isinstance(i, (list, str)) and i is not None:
-                if is_static(i):
-                    i = int(i)
-                    self._check(i, 1, n, d, low=-n)
-                    i = i + n if i < 0 else i
-                starts[d], sizes[d] = starts[d] + i, 1
-            elif i is None or isinstance(i, str):
-                raise SpecError(f"{self.memory.name}: a ref cannot be indexed with {i!r}; index its value: "
-                                f"{self.memory.name}[...][{i!r}].")
-            elif np.asarray(i).dtype == bool if isinstance(i, list) else i.dtype == bool:
-                name = self.memory.name
-                raise SpecError(f"{name}: a mask cannot index a ref. Choose on the whole block: read jnp.where(mask, "
-                                f"{name}[...], other), write {name}[...] = jnp.where(mask, value, {name}[...]).")
-            else:
-                rest.append(i)
+            start, sizes[d], left = self._part(i, d, sizes[d])
+            starts[d] = starts[d] + start
+            if left is not None:
+                rest.append(left)
                 kept.append(d)
         view = type(self)(self.memory, tuple(starts), tuple(sizes), tuple(kept))
         plain = all(isinstance(r, slice) and r == slice(None) for r in rest)
         return view, None if plain else tuple(rest)
+
+    def _part(self, i, d, n):
+        """Of one index, in dimension d of n: start, size, and what is left of it; None: the dimension goes away."""
+        name = self.memory.name
+        if i is None or isinstance(i, str):
+            raise SpecError(f"{name}: a ref cannot be indexed with {i!r}; index its value: {name}[...][{i!r}].")
+        if isinstance(i, slice):
+            if not all(s is None or is_static(s) for s in (i.start, i.stop, i.step)):
+                raise SpecError(f"{name}: a slice a:b has bounds that only a running step knows. Give a start and a "
+                                "size: pl.ds(start, size).")
+            start, stop, step = i.indices(n)
+            if start >= stop and start == n:
+                raise BlockIndexError(f"{name}: a slice from {i.start} lies past dimension {d} of {n}.")
+            if step < 1:
+                raise SpecError(f"{name}: a ref is not read backwards; its value is: {name}[...][::-1].")
+            return (start, max(stop - start, 0), slice(None)) if step == 1 else (0, n, i)
+        if isinstance(i, Slice):
+            span = (i.size - 1) * i.stride + 1 if i.size else 0
+            self._check(i.start, span, n, d)
+            return i.start, span, slice(None) if i.stride == 1 else slice(None, None, i.stride)
+        if getattr(i, "ndim", 0) == 0 and not isinstance(i, list):
+            if is_static(i):
+                self._check(i, 1, n, d, low=-n)
+                i = int(i) % n
+            return i, 1, None
+        if (np.asarray(i) if isinstance(i, list) else i).dtype == bool:
+            raise SpecError(f"{name}: a mask cannot index a ref. Choose on the whole block: read jnp.where(mask, "
+                            f"{name}[...], other), write {name}[...] = jnp.where(mask, value, {name}[...]).")
+        return 0, n, i
 
     def _check(self, start, size, n, d, low=0):
         if is_static(start) and not (low <= int(start) and int(start) + size <= n):
@@ -214,14 +211,11 @@ class TracedMemory:
         self.flag = flag  # a ref to a bool: did an access with a traced start go past the end?
         self.loaded = False  # does the kernel read it?
 
-    def _moving(self, starts):
-        return [d for d, s in enumerate(starts) if not is_static(s)]
-
     def load(self, starts, sizes):
-        moving, self.loaded = self._moving(starts), True
-        if not moving:
-            return self.ref[tuple(slice(int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True))]
-        bad = self._past_end(starts, sizes, moving)
+        self.loaded = True
+        if all(map(is_static, starts)):
+            return self.ref[_slices(starts, sizes)]
+        bad = self._past_end(starts, sizes)
 
         def window(whole):
             at = self._inside(starts, sizes)
@@ -231,11 +225,10 @@ class TracedMemory:
         return no_arithmetic(window)(self.ref[...])
 
     def store(self, starts, sizes, value):
-        moving = self._moving(starts)
-        if not moving:
-            self.ref[tuple(slice(int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True))] = value
+        if all(map(is_static, starts)):
+            self.ref[_slices(starts, sizes)] = value
             return
-        bad = self._past_end(starts, sizes, moving)
+        bad = self._past_end(starts, sizes)
 
         def update(whole, value):
             at = self._inside(starts, sizes)
@@ -249,12 +242,15 @@ class TracedMemory:
         """The starts of the nearest window that lies inside."""
         return [jnp.clip(jnp.int32(s), 0, n - size) for s, n, size in zip(starts, self.shape, sizes, strict=True)]
 
-    def _past_end(self, starts, sizes, moving):
-        bad = jnp.zeros((), bool)
-        for d in moving:
-            bad = bad | (starts[d] < 0) | (starts[d] + sizes[d] > self.shape[d])
+    def _past_end(self, starts, sizes):
+        moving = [(s, n, whole) for s, n, whole in zip(starts, sizes, self.shape, strict=True) if not is_static(s)]
+        bad = reduce(or_, [(s < 0) | (s + n > whole) for s, n, whole in moving])
         self.flag[...] = self.flag[...] | bad
         return bad
+
+
+def _slices(starts, sizes):
+    return tuple(slice(int(s), int(s) + n) for s, n in zip(starts, sizes, strict=True))
 
 
 def no_arithmetic(f):

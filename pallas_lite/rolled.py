@@ -4,13 +4,13 @@ The loop is inferred from the events, so a learner's own loop rolls up as ours d
 the printed expressions, and a schedule that no loop found here gives back, event for event, is printed unrolled.
 """
 import itertools
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
-from .schedule import IN_START, IN_WAIT, OUT_START, RUN, VERBS, Event, OperandInfo, Schedule
+from .schedule import CODE, IN_START, IN_WAIT, OUT_START, RUN, VERBS, Event, OperandInfo, Schedule
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,7 @@ class Rolled:
         lines = [eval(f"lambda t: {_code(e)} if {when or True} else None", {"Event": Event, **self.tables})
                  for when, e in self.body]
         loop = [e for t in range(self.steps) for line in lines if (e := line(t))]
-        started = defaultdict(deque)  # a wait takes the block of the copy that it waits for
-        for i, e in enumerate(found := [*self.prologue, *loop, *self.epilogue]):
-            queue = started[e.operand, e.slot, e.verb in (IN_START, IN_WAIT)]
-            if e.verb in (IN_START, OUT_START):
-                queue.append(e.block)
-            elif e.verb != RUN:
-                found[i] = e._replace(block=queue.popleft() if queue else None)
-        return found
+        return list(Schedule((*self.prologue, *loop, *self.epilogue), self.operands).with_waits_named())
 
     def __str__(self) -> str:
         show = Schedule((), self.operands).describe
@@ -112,7 +105,7 @@ class _Inference:
         for t, g in enumerate(groups, first):
             order = []
             for e in g:
-                kind = VERBS.index(e.verb), e.operand
+                kind = CODE[e.verb], e.operand
                 order.append((*kind, sum(k[:2] == kind for k in order)))
                 block = e.block if e.verb in (IN_START, OUT_START) else ()
                 columns[order[-1]].append([t, e.step, *(e.slots if e.verb == RUN else (e.slot,)), *(block or ())])

@@ -4,8 +4,9 @@ In: events, from engines/record.py (pallas_call) or by_hand.py (a learner's loop
 Out: to verify.py (hazards), timeline.py (time), engines/simulate.py (values) and the text forms below.
 """
 import math
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from .errors import PallasLiteError
 
 IN_START, IN_WAIT, RUN, OUT_START, OUT_WAIT = VERBS = (
     "copy_in_start", "copy_in_wait", "run", "copy_out_start", "copy_out_wait")
+CODE = {verb: number for number, verb in enumerate(VERBS)}  # how Columns have them
 
 
 class Event(NamedTuple):
@@ -35,7 +37,7 @@ class Event(NamedTuple):
 class Columns(NamedTuple):
     """The events of a schedule as arrays, one entry an event, for what must be quick on long pipelines."""
 
-    verb: np.ndarray  # number in VERBS
+    verb: np.ndarray  # CODE of it
     step: np.ndarray
     operand: np.ndarray  # number in Schedule.operands; -1 for a run
     block: np.ndarray  # number in `blocks`; -1 for none
@@ -101,6 +103,11 @@ class OperandInfo:
         return f"{self.name}[{slot}]" if self.name != self.array else str(slot)
 
 
+def first(x, block) -> list:
+    """The element of its array at which a block of an operand starts, in each dimension."""
+    return [a * b + c for b, (a, c) in zip(block, x.starts or [(n, 0) for n in x.block_shape], strict=True)]
+
+
 def window(x, block: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
     """Where a block of an operand lies in its array, and the part of the slot that it fills: less than all at the edge.
 
@@ -109,11 +116,16 @@ def window(x, block: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...], tupl
     >>> window(OperandInfo("x", "x", False, 2, 16, (4,), (10,)), (2,))
     (((8, 10),), ((0, 2),))
     """
-    starts = [a * b + c for b, (a, c) in zip(block, x.starts or [(n, 0) for n in x.block_shape], strict=True)]
+    starts = first(x, block)
     sizes = x.array_shape or [s + n for s, n in zip(starts, x.block_shape, strict=True)]
     inside = [(min(max(s, 0), size), min(max(s + n, 0), size))
               for s, n, size in zip(starts, x.block_shape, sizes, strict=True)]
     return tuple(inside), tuple((a - s, b - s) for s, (a, b) in zip(starts, inside, strict=True))
+
+
+def size_of(rectangle) -> int:
+    """How many elements lie in a rectangle, given as (start, stop) in each dimension."""
+    return math.prod(b - a for a, b in rectangle)
 
 
 @dataclass(frozen=True)
@@ -144,7 +156,7 @@ class Schedule:
     @property
     def runs(self) -> np.ndarray:
         """The number of the event that runs each step."""
-        return np.flatnonzero(self.columns.verb == VERBS.index(RUN))
+        return np.flatnonzero(self.columns.verb == CODE[RUN])
 
     def operand(self, name: str) -> OperandInfo:
         """The operand of this name."""
@@ -153,21 +165,39 @@ class Schedule:
     def copies(self, operand: str) -> int:
         """How many copies of an operand were started: 1 + the number of times its block index changes."""
         c, number = self.columns, [x.name for x in self.operands].index(operand)
-        starts = (c.verb == VERBS.index(IN_START)) | (c.verb == VERBS.index(OUT_START))
-        return int((starts & (c.operand == number)).sum())
+        return int((_starts(c) & (c.operand == number)).sum())
 
     @cached_property
     def columns(self) -> Columns:
         """The events as arrays."""
         if isinstance(self.events, Events):
             return self.events.columns
-        verbs, names = {v: i for i, v in enumerate(VERBS)}, {x.name: i for i, x in enumerate(self.operands)}
-        names[""], blocks = -1, {}
-        rows = [(verbs[e.verb], e.step, names[e.operand],
+        names, blocks = {"": -1, **{x.name: i for i, x in enumerate(self.operands)}}, {}
+        rows = [(CODE[e.verb], e.step, names[e.operand],
                  -1 if e.block is None else blocks.setdefault(e.block, len(blocks)), e.slot) for e in self.events]
         runs = [e.slots for e in self.events if e.verb == RUN]
         return Columns(*np.array(rows, np.int64).reshape(-1, 5).T,
                        np.array(runs, np.int64).reshape(len(runs), len(self.operands)), list(blocks))
+
+    @cached_property
+    def copy_of(self) -> np.ndarray:
+        """The copy that an event starts or waits for, as the number of the event that starts it; -1 for none.
+
+        A wait takes the oldest copy of its slot and direction that no wait has taken.
+        """
+        c, started, found = self.columns, defaultdict(deque), []
+        rows = zip(_starts(c).tolist(), (c.verb > CODE[RUN]).tolist(), c.operand.tolist(), c.slot.tolist(), strict=True)
+        for number, (is_start, *place) in enumerate(rows):
+            queue = started[tuple(place)]
+            if is_start:
+                queue.append(number)
+            found.append(number if is_start else queue.popleft() if queue else -1)
+        return np.array(found, int)
+
+    def with_waits_named(self) -> "Schedule":
+        """The same, each wait with the block of the copy that it waits for."""
+        blocks = [self.events[start].block if start >= 0 else None for start in self.copy_of.tolist()]
+        return replace(self, events=tuple(e._replace(block=b) for e, b in zip(self.events, blocks, strict=True)))
 
     @property
     def sram_bytes(self) -> int:
@@ -178,13 +208,13 @@ class Schedule:
     def copied_bytes(self) -> np.ndarray:
         """The bytes that each event's copy moves, 0 for a run or a wait. Past the array's edge nothing is moved."""
         c = self.columns
-        starts = np.isin(c.verb, (VERBS.index(IN_START), VERBS.index(OUT_START)))
+        starts = _starts(c)
         moved = np.array([*(x.block_bytes for x in self.operands), 0])[c.operand] * starts
         for i, x in enumerate(self.operands):
             if x.ragged:
                 mine = np.flatnonzero(starts & (c.operand == i))
                 used, which = np.unique(c.block[mine], return_inverse=True)
-                inside = [math.prod(b - a for a, b in window(x, c.blocks[k])[0]) for k in used.tolist()]
+                inside = [size_of(window(x, c.blocks[k])[0]) for k in used.tolist()]
                 moved[mine] = np.array(inside, int)[which] * (x.block_bytes // math.prod(x.block_shape))
         return moved
 
@@ -192,7 +222,7 @@ class Schedule:
     def hbm_bytes(self) -> dict[str, int]:
         """Bytes that the copies move: "in" from HBM, "out" to it, and in "total"."""
         moved, verb = self.copied_bytes, self.columns.verb
-        ways = {way: int(moved[verb == VERBS.index(v)].sum()) for way, v in (("in", IN_START), ("out", OUT_START))}
+        ways = {way: int(moved[verb == CODE[v]].sum()) for way, v in (("in", IN_START), ("out", OUT_START))}
         return {**ways, "total": sum(ways.values())}
 
     @property
@@ -227,7 +257,7 @@ class Schedule:
         header = ["step", "copy_in start", "copy_in wait", "run", "copy_out start", "copy_out wait"]
         rows, remarks, last = [], [], (None, 99)
         for number, e in enumerate(self.events):
-            column = 1 + VERBS.index(e.verb)
+            column = 1 + CODE[e.verb]
             # A run ends its column's turn: two runs never share a row.
             if e.step != last[0] or column < last[1] or column == last[1] == 3:
                 rows.append([str(e.step), "", "", "", "", ""])
@@ -237,12 +267,10 @@ class Schedule:
             if marks and number in marks:
                 remarks[-1] += f"  ✗ {marks[number]}"
             last = e.step, column
+        shown = range(len(rows))
         if fold and len(rows) > fold:
-            head, tail = fold - fold // 4, fold // 4
-            keep = [i for i, r in enumerate(remarks) if r][:3]
-            shown = sorted({*range(head), *range(len(rows) - tail, len(rows)), *keep})
-        else:
-            shown = list(range(len(rows)))
+            marked = [i for i in shown if remarks[i]][:3]
+            shown = sorted({*shown[:fold - fold // 4], *shown[len(rows) - fold // 4:], *marked})
         widths = [max(map(len, [h, *(rows[i][c] for i in shown)])) for c, h in enumerate(header)]
         lines = ["  ".join(h.ljust(w) for h, w in zip(header, widths, strict=True)).rstrip()]
         before = -1
@@ -294,26 +322,29 @@ class Schedule:
                                          p and tuple((_whole(a, 0), _whole(c, -10**9))
                                                      for (a, c), _ in zip(p, s, strict=True)))
                              for n, a, o, d, b, s, h, p in data["operands"])
-            rank = {x.name: len(x.block_shape) for x in operands}
-            depth = {x.name: x.depth for x in operands}
-            events = []
+            known, events = {x.name: x for x in operands}, []
             for verb, step, operand, block, slot, slots in data["events"]:
                 if verb not in VERBS:
                     raise ValueError(f"unknown verb {verb!r}")
                 if verb == RUN:
-                    slots = tuple(_whole(s, 0, depth[x.name]) for x, s in zip(operands, slots, strict=True))
+                    slots = tuple(_whole(s, 0, x.depth) for x, s in zip(operands, slots, strict=True))
                     events.append(Event(RUN, _whole(step, 0), slots=slots))
-                else:
-                    if block is not None and len(block) != rank[operand]:
-                        raise ValueError(f"block {block!r} of {operand}, whose blocks have {rank[operand]} dimensions")
-                    block = None if block is None else tuple(_whole(b, 0) for b in block)
-                    events.append(Event(verb, _whole(step, 0), _text(operand), block,
-                                        _whole(slot, 0, depth[operand])))
+                    continue
+                x = known[operand]
+                if block is not None and len(block) != len(x.block_shape):
+                    raise ValueError(f"block {block!r} of {operand}, whose blocks have {len(x.block_shape)} dimensions")
+                block = None if block is None else tuple(_whole(b, 0) for b in block)
+                events.append(Event(verb, _whole(step, 0), _text(operand), block, _whole(slot, 0, x.depth)))
             work = tuple((_text(unit), _text(dtype), float(n)) for unit, dtype, n in data.get("work", ()))
             scratch = tuple((_text(n), _text(what), _whole(size, 0)) for n, what, size in data.get("scratch", ()))
             return Schedule(tuple(events), operands, float(data["flops"]), _text(data["name"]), work, scratch)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise PallasLiteError(f"not a schedule: {error}") from None
+
+
+def _starts(columns) -> np.ndarray:
+    """Which events start a copy?"""
+    return np.isin(columns.verb, (CODE[IN_START], CODE[OUT_START]))
 
 
 def _whole(value, low: int, high: int = 10**9) -> int:

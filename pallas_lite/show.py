@@ -8,6 +8,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -29,12 +30,12 @@ class View:
     machine: Machine = TOY
     limit: float | None = None  # the end of the time axis, in seconds, to compare two views by eye
 
-    @property
+    @cached_property
     def timeline(self) -> Timeline:
         """When each engine is busy, on `machine`: modelled, not measured."""
         return timeline(self.schedule, self.machine)
 
-    @property
+    @cached_property
     def hazards(self) -> list[Hazard]:
         """What is wrong with the schedule; [] is nothing."""
         return verify(self.schedule)

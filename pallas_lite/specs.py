@@ -1,5 +1,4 @@
-"""specs: what you ask for (grid, BlockSpecs, shapes) -> operands with a block for every step. Next: pipeline.py."""
-import inspect
+"""specs: what you ask for (grid, BlockSpecs, shapes) -> operands with a block for every step. Next: traced.py."""
 import itertools
 import math
 import operator
@@ -12,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .errors import BlockIndexError, SpecError, many
+from .errors import BlockIndexError, SpecError, many, takes
 from .schedule import OperandInfo, window
 
 
@@ -42,22 +41,11 @@ class SemaphoreType(Enum):
     BARRIER = "barrier"
 
     def __call__(self, shape) -> "Scratch":
-        return Scratch(tuple(shape), np.dtype(np.int32), self)
+        return Scratch(tuple(shape), self.dtype, self)
 
-    @property
-    def shape(self):
-        """Of one semaphore: ()."""
-        return ()
-
-    @property
-    def dtype(self):
-        """A semaphore counts in int32."""
-        return np.dtype(np.int32)
-
-    @property
-    def memory_space(self):
-        """Semaphores live in a memory of their own."""
-        return self
+    shape = property(lambda self: (), doc="Of one semaphore: ().")
+    dtype = property(lambda self: np.dtype(np.int32), doc="A semaphore counts in int32.")
+    memory_space = property(lambda self: self, doc="Semaphores live in a memory of their own.")
 
 
 @dataclass(frozen=True)
@@ -327,17 +315,13 @@ def _traced_columns(index_map, grid, scalars) -> list:
 
 
 def _check_arity(index_map, where, grid, scalars):
-    try:
-        inspect.signature(index_map).bind(*grid, *scalars)
-    except TypeError:
-        if not grid and not scalars:
-            raise SpecError(f"{where}: its index_map takes grid indices, but the call has no grid. Give "
-                            "grid=(…,).") from None
-        also = ", then one for each prefetched scalar" if scalars else ""
-        raise SpecError(f"{where}: its index_map does not take {many(len(grid) + len(scalars), 'argument')}, one "
-                        f"for each axis of the grid {grid}{also}.") from None
-    except ValueError:
-        pass  # a builtin without a signature: the call itself will tell
+    if takes(index_map, *grid, *scalars):
+        return
+    if not grid and not scalars:
+        raise SpecError(f"{where}: its index_map takes grid indices, but the call has no grid. Give grid=(…,).")
+    also = ", then one for each prefetched scalar" if scalars else ""
+    raise SpecError(f"{where}: its index_map does not take {many(len(grid) + len(scalars), 'argument')}, one for each "
+                    f"axis of the grid {grid}{also}.")
 
 
 def _check_index(index, where, indices, rank):

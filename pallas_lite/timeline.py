@@ -2,7 +2,7 @@
 
 A transfer of X bytes occupies the HBM port for X/β and completes α after it leaves the port; a port serves in order of
 start; the core takes Y/F a step and stands still at a wait until its copy has arrived. Source: the tutorial's α/β/F
-model; the port queue is ours. Why it takes as long as it does is in causes.py.
+model; the port queue is ours. The clock itself is clock.py; why it takes as long as it does is in causes.py.
 """
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from . import causes
+from .clock import Play, play_of
 from .hardware import TOY, Machine
-from .play import CODE, Play, play_of
-from .schedule import IN_START, OUT_START, RUN, Schedule
+from .schedule import CODE, IN_START, OUT_START, RUN, Schedule
 from .verify import Hazard
 
 DMA_IN, CORE, DMA_OUT = LANES = ("DMA in", "core", "DMA out")

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from . import reports
 from . import specs as _specs
-from . import unspecified as reports
 from .body import Body, NeedsStepping, check_arity, count_work
 from .engines import direct, step, xla
 from .engines.log import schedule_of
@@ -80,9 +80,8 @@ class Traced:
         flops = counted if cost is None else cost.flops / max(found.steps, 1)
         if counted:  # the units share an estimate as the traced kernel does
             work = tuple((unit, dtype, n * flops / counted) for unit, dtype, n in work)
-        names = self.names[len(self.scalars) + len(self.arrays):]
         scratch = tuple((name, f"{s.dtype}{list(s.shape)}", math.prod(s.shape) * s.dtype.itemsize)
-                        for name, s in zip(names, jax.tree.leaves(self.call.scratch_shapes), strict=True)
+                        for name, s in self._named_extras[len(self.scalars):]
                         if s.memory_space is _specs.VMEM and all(x.name != name for x in found.operands))
         return replace(found, flops=flops, work=work, scratch=scratch)
 
@@ -99,6 +98,11 @@ class Traced:
         if self.manual:
             return self._grid_hazards + self._dry.hazards
         return verify(self.schedule) + self._grid_hazards
+
+    @property
+    def races(self) -> list[Hazard]:
+        """The hazards that make values depend on moments: the call has no compiled program."""
+        return [h for h in self.hazards if h.kind in RACES]
 
     @cached_property
     def _grid_hazards(self) -> list[Hazard]:
@@ -126,6 +130,11 @@ class Traced:
         """The refs that no pipeline copies: prefetched scalars by value, scratch by shape and dtype."""
         return [*self.scalars, *jax.tree.leaves(self.call.scratch_shapes)]
 
+    @property
+    def _named_extras(self) -> list[tuple]:
+        n = len(self.scalars)
+        return list(zip(self.names[:n] + self.names[n + len(self.arrays):], self.extras, strict=True))
+
     def unflatten(self, refs):
         """The engines' order (operands, arrays in HBM, scalars, scratch) -> the kernel's arguments and keywords."""
         n_blocked, n_all, n_scalars = len(self.operands), len(self.arrays), len(self.scalars)
@@ -152,10 +161,8 @@ class Traced:
     @cached_property
     def body(self) -> Body:
         """The kernel, traced once on values of its slots."""
-        n = len(self.scalars)
-        names = [*(x.name for x in self.operands), *self.names[:n], *self.names[n + len(self.arrays):]]
-        shapes = [(x.ref_shape, x.dtype) for x in self.operands] + [(e.shape, e.dtype) for e in self.extras]
-        avals = [(name, *s) for name, s in zip(names, shapes, strict=True)]
+        avals = [(x.name, x.ref_shape, x.dtype) for x in self.operands]
+        avals += [(name, e.shape, e.dtype) for name, e in self._named_extras]
         return Body(self.call.kernel, avals, self.call.grid, self.indices, self.unflatten)
 
     # -- values
@@ -164,39 +171,41 @@ class Traced:
         """The outputs, after the hazards were reported. `flat`: all operands, prefetched scalars first."""
         inputs = {x.array: a for x, a in zip(self.arrays, flat[len(self.scalars):], strict=False) if not x.is_output}
         under_jit = any(isinstance(a, jax.core.Tracer) for a in flat)
-        if self.manual and not under_jit and self.call.backend != "xla":
+        if under_jit or self.call.backend == "xla":
+            self._refuse_what_cannot_compile(under_jit)
+            self.report(self.hazards)
+            if self.races:
+                what = "under jax.jit" if under_jit else 'with backend="xla"'
+                raise PallasLiteError(f"{self.call.name}: {what} a call must be free of races, and this one has: "
+                                      f"{self.races[0]}")
+            values = (self._direct(inputs) if self.manual else
+                      self._compiled(inputs, self.call.params.uninitialized_memory)[0])
+        elif self.manual:
             outcome = self._stepped(inputs)
             if outcome.stopped:
                 raise outcome.stopped
             self.report(self._grid_hazards + outcome.hazards)
-            return self._results(outcome.values)
+            values = outcome.values
+        else:
+            if self.call.on_hazard == "raise":
+                self.report(self.hazards)
+            values = self._values(inputs)
+            if self.call.on_hazard != "ignore":
+                self.report([*self.hazards, *self._about_values(inputs)])
+        return self._results(values)
+
+    def _refuse_what_cannot_compile(self, under_jit):
+        if under_jit and self.call.backend == "simulate":
+            raise NotSupportedError(f"{self.call.name}: the simulator cannot run under jax.jit or jax.vmap. Call it "
+                                    'outside, on concrete arrays, or give backend="xla".')
         if self.manual and any(isinstance(s, jax.core.Tracer) for s in self.scalars):
             raise NotSupportedError(f"{self.call.name}: a kernel that starts its own copies is checked before it runs, "
                                     "so its prefetched scalars must be concrete arrays, not traced. Call it outside "
                                     "jax.jit, or pass them as an operand in SMEM.")
-        racy = any(h.kind in RACES for h in self.hazards)
-        if under_jit and self.call.backend == "simulate":
-            raise NotSupportedError(f"{self.call.name}: the simulator cannot run under jax.jit or jax.vmap. Call it "
-                                    'outside, on concrete arrays, or give backend="xla".')
-        if under_jit or self.call.backend == "xla":
-            self.report(self.hazards)
-            if racy:
-                what = "under jax.jit" if under_jit else 'with backend="xla"'
-                raise PallasLiteError(f"{self.call.name}: {what} a call must be free of races, and this one has: "
-                                      f"{self.hazards[0]}")
-            if self.manual:
-                return self._results(self._direct(inputs))
-            return self._results(self._compiled(inputs, self.call.params.uninitialized_memory)[0])
-        if self.call.on_hazard == "raise":
-            self.report(self.hazards)
-        values = self._values(inputs, racy)
-        if self.call.on_hazard != "ignore":
-            self.report([*self.hazards, *self._about_values(inputs, racy)])
-        return self._results(values)
 
-    def _values(self, inputs, racy):
+    def _values(self, inputs):
         params = self.call.params
-        if racy or self.call.backend == "simulate" or params.uninitialized_memory == "random":
+        if self.races or self.call.backend == "simulate" or params.uninitialized_memory == "random":
             inputs = {name: np.asarray(a) for name, a in inputs.items()}
             return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras)
         values, past_end = self._compiled(inputs, params.uninitialized_memory, False)
@@ -253,22 +262,21 @@ class Traced:
     @cached_property
     def parts(self):
         """What manual.play asks for: operands, arrays in HBM, other refs, grid."""
-        names = [*self.names[:len(self.scalars)], *self.names[len(self.scalars) + len(self.arrays):]]
         free = [(x.name, x.array, x.shape, x.dtype) for x in self.arrays if x.stays_in_hbm]
         args, kwargs = self.unflatten(list(range(len(self.arrays) + len(self.extras))))
         check_arity(self.call.kernel, args, kwargs)
-        extras = list(zip(names, self.extras, strict=True))
-        return self.operands, free, extras, self.call.grid
+        return self.operands, free, self._named_extras, self.call.grid
 
-    def _about_values(self, inputs, racy) -> list[Hazard]:
+    def _about_values(self, inputs) -> list[Hazard]:
         """Reports that only a run can give: written inputs, and results that depend on what memory held before."""
         found = reports.written_inputs(self.operands, self.body) + reports.constant_blocks(self.operands, self.body)
-        carried = not racy and reports.may_be_unspecified(self.operands, self.body)
+        carried = not self.races and reports.may_be_unspecified(self.operands, self.body)
         runs = [self._compiled(inputs, k, True)[0] for k in range(3 * carried)]
         for x, read in zip(self.operands, self.body.read, strict=False):
             if x.is_output and carried:
                 found += reports.unspecified(x, *(np.asarray(r[x.array]) for r in runs), read)
-        if self.parallel and not racy and (carried or len({x.array for x in self.operands}) < len(self.operands)):
+        shared = len({x.array for x in self.operands}) < len(self.operands)
+        if self.parallel and not self.races and (carried or shared):
             found += self._about_order(inputs, {h.operand for h in [*found, *self.hazards]})
         return [reports.at_events(h, self.schedule) for h in found]
 

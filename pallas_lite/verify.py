@@ -13,7 +13,7 @@ import numpy as np
 from .clean import surely_clean
 from .errors import many
 from .races import Races, Rectangles
-from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, Schedule, window
+from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, Schedule, size_of, window
 
 RULES = {
     "hang": "every wait has a copy to wait for",
@@ -123,7 +123,7 @@ class _Walk:
         if e.verb == OUT_START and all(place.last is None for place in slot):
             self.report("sends nothing", e, number)
         ends = (block, slot) if e.verb == IN_START else (slot, block)
-        self.races.start(number, *ends, (e.operand, e.slot, e.verb), _size(part))
+        self.races.start(number, *ends, (e.operand, e.slot, e.verb), size_of(part))
         if e.verb == OUT_START:
             if (x.array, e.block) in self.left:
                 self.revisits[x.name].append((self.left[x.array, e.block], number))
@@ -132,7 +132,7 @@ class _Walk:
     def wait(self, number: int, e: Event):
         started = IN_START if e.verb == IN_WAIT else OUT_START
         # Without a block nothing was started: any size hangs.
-        size = 1 if e.block is None else _size(self.window(e.operand, e.block)[1])
+        size = 1 if e.block is None else size_of(self.window(e.operand, e.block)[1])
         if not self.races.wait((e.operand, e.slot, started), size):
             self.report("hang", e, number)
 
@@ -171,10 +171,6 @@ class _Walk:
         else:
             aliased = " Or do not alias them: a pallas_call waits no earlier." if a.operand != b.operand else ""
             self.report("met in HBM", b, first, second, first=a, aliased=aliased)
-
-
-def _size(rectangle) -> int:
-    return math.prod(b - a for a, b in rectangle)
 
 
 def grid_hazards(operands, indices, parallel: list[int], schedule: Schedule) -> list[Hazard]:
@@ -226,20 +222,16 @@ def provenance(schedule: Schedule) -> dict[tuple[str, tuple[int, ...]], tuple[in
     Every copy lands at the wait that names its slot, as the simulator's "on_wait" has it; a block that was never waited
     for is not in the result. None stands for a slot that nothing had landed in.
     """
-    slots, results, pending, out = {}, {}, defaultdict(list), {}
-    for e in schedule:
+    slots, results, out = {}, {}, {}
+    for e, start in zip(schedule, schedule.copy_of.tolist(), strict=True):
         if e.verb == RUN:
             read = {x.name: slots.get((x.name, s)) for x, s in zip(schedule.operands, e.slots, strict=True)
                     if not x.is_output}
             for x, s in zip(schedule.operands, e.slots, strict=True):
                 if x.is_output:
                     results[x.name, s] = e.step, read
-        elif e.verb in (IN_START, OUT_START):
-            pending[e.operand, e.slot, e.verb].append(e.block)
-        else:
-            queue = pending[e.operand, e.slot, IN_START if e.verb == IN_WAIT else OUT_START]
-            if queue and e.verb == IN_WAIT:
-                slots[e.operand, e.slot] = queue.pop(0)
-            elif queue and (e.operand, e.slot) in results:
-                out[schedule.operand(e.operand).array, queue.pop(0)] = results[e.operand, e.slot]
+        elif e.verb == IN_WAIT and start >= 0:
+            slots[e.operand, e.slot] = schedule[start].block
+        elif e.verb == OUT_WAIT and start >= 0 and (e.operand, e.slot) in results:
+            out[schedule.operand(e.operand).array, schedule[start].block] = results[e.operand, e.slot]
     return out

@@ -1,1 +1,7 @@
-"""engines: what the pipeline's verbs do. record writes them down, simulate moves values through slots."""
+"""engines: what runs, or becomes a program.
+
+The pipeline's verbs (pipeline.py): record writes them down as a Schedule, tpu makes a TPU program of them.
+A Schedule on values: simulate plays it copy by copy; xla is one compiled loop, for a schedule that is free of races.
+A kernel with copies of its own (manual.py): step runs it on the watched memory of buffers, log makes its Schedule, and
+direct compiles it.
+"""

@@ -80,19 +80,21 @@ class Access(NamedTuple):
     block: Any = None  # of a pipeline's own copy: (its OperandInfo, block, slot)
     copies: tuple[int, ...] = ()  # which copies a wait completes
 
+    @property
+    def call(self) -> str:
+        """A copy as the kernel makes it: make_async_copy(x.at[0], buf, sem)."""
+        source, target = (buffer.show(r, ".at") for buffer, r in self.windows)
+        name = "make_async_remote_copy" if self.remote else "make_async_copy"
+        return f"{name}({source}, {target}, {self.semaphore.replace('[', '.at[')})"
+
+
+def window(ref):
+    """The buffer of a ref, and the rectangle that it is a window on."""
+    return ref.memory, ref.memory.rectangle(*ref.window[1:])
+
 
 def part(rectangle):
     return tuple(slice(a, b) for a, b in rectangle)
-
-
-def call_text(a: Access) -> str:
-    source, target = (buffer.show(r, ".at") for buffer, r in a.windows)
-    name = "make_async_remote_copy" if a.remote else "make_async_copy"
-    return f"{name}({source}, {target}, {a.semaphore.replace('[', '.at[')})"
-
-
-def before_text(b: Access) -> str:
-    return f"line {b.line[1]}" if b.line else "the pipeline's copy"
 
 
 def common(a: Access, b: Access):

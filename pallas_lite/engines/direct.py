@@ -19,6 +19,7 @@ from ..errors import NotSupportedError
 from ..manual import block_ref, play
 from ..memory import garbage_value
 from ..refs import Ref, TracedMemory, ds, no_arithmetic
+from ..schedule import first
 from .xla import inside
 
 
@@ -101,7 +102,7 @@ class Direct:
 
 def move(x, block, home, slot, into_slot: bool):
     """Copy a block between its array and its slot; of an edge block, what lies inside."""
-    starts = [b * a + c for b, (a, c) in zip(block, x.starts or [(n, 0) for n in x.block_shape], strict=True)]
+    starts = first(x, block)
     window = home.at[tuple(ds(s, n) for s, n in zip(starts, x.block_shape, strict=True))]
     source, target = (window, slot) if into_slot else (slot, window)
     value = source[...]

@@ -5,6 +5,7 @@ window of the array on the other side is the block. Copies between two arrays, o
 """
 import math
 from collections import defaultdict
+from dataclasses import replace
 
 from ..schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, OperandInfo, Schedule
 from .buffers import COPY, SEND, WAIT
@@ -76,7 +77,7 @@ def _infos(copies, log, windows) -> dict:
         while name in names:  # a buffer that is filled from one array and sent to another, or in parts
             n, name = n + 1, f"{info.name} ({n + 1})"
         names.add(name)
-        infos[key] = OperandInfo(name, info.array, info.is_output, info.depth, info.block_bytes, info.block_shape)
+        infos[key] = replace(info, name=name)
     return infos
 
 

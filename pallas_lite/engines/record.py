@@ -6,9 +6,7 @@ runs once on them. What each verb call notes down is then sorted by step.
 import numpy as np
 
 from ..pipeline import pipeline
-from ..schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, VERBS, Columns, Events, Schedule
-
-CODE = {verb: i for i, verb in enumerate(VERBS)}
+from ..schedule import CODE, IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Columns, Events, Schedule
 
 
 class Visits:

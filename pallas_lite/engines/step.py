@@ -22,9 +22,9 @@ from ..manual import block_ref, machine, play
 from ..memory import InterpretParams, fillings, garbage
 from ..races import Races
 from ..refs import Ref, is_static
-from ..schedule import IN_START, OUT_START, RUN
+from ..schedule import IN_START, OUT_START, RUN, size_of
 from ..verify import Hazard
-from .buffers import COPY, READ, SEND, WAIT, WRITE, Access, Buffer, before_text, call_text, common, merged, nth, part
+from .buffers import COPY, READ, SEND, WAIT, WRITE, Access, Buffer, common, merged, nth, part, window
 from .record import record
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -104,7 +104,7 @@ class Step:
                     names = ", ".join(r.memory.name for r in refs)
                     self.report("never waited",
                                 f"{self.show(number)} is still in flight where the scope of {names} ends.",
-                                f"Call {call_text(a)}.wait() inside the function that run_scoped calls.", number)
+                                f"Call {a.call}.wait() inside the function that run_scoped calls.", number)
         for buffer in gone:
             buffer.freed = True
 
@@ -113,18 +113,18 @@ class Step:
         self.start(copy.source, copy.target, self._key(copy.semaphore), sender=sender)
 
     def copy_wait(self, copy, semaphore):
-        copy.source.memory.rectangle(*copy.source.window[1:])
+        window(copy.source)  # it must be there still
         self.wait(copy.target, self._key(semaphore), f"{copy.source.memory.name} → {copy.target.memory.name}")
 
     def _key(self, semaphore):
-        key = semaphore.memory, semaphore.memory.rectangle(*semaphore.window[1:])
-        self.names[key] = key[0].show(key[1])
+        key = buffer, rectangle = window(semaphore)
+        self.names[key] = buffer.show(rectangle)
         return key
 
     # -- copies
 
     def start(self, source, target, key, block=None, sender=None):
-        ends = [(r.memory, r.memory.rectangle(*r.window[1:])) for r in (source, target)]
+        ends = window(source), window(target)
         names = ", ".join(self.names[k] for k in (sender, key) if k in self.names)
         more = {"semaphore": names, "block": block, "remote": sender is not None}
         sources, targets = (buffer.places.find(rectangle) for buffer, rectangle in ends)
@@ -149,19 +149,18 @@ class Step:
             self._launch(number, sources, targets, key, ends, move)
 
     def _launch(self, number, sources, targets, key, ends, move):
-        amount = math.prod(b - a for a, b in ends[1][1]) * ends[1][0].dtype.itemsize
+        target, rectangle = ends[1]
+        amount = size_of(rectangle) * target.dtype.itemsize
         self.races.start(number, sources, targets, key, amount)
-        mode = self.params.dma_execution_mode
-        if mode == "eager" or mode == "random" and self.rng.random() < 0.5:
+        if self.params.lands_at_once(self.rng):
             move()
             move = None
         self.pending[key].append((number, amount, move))
 
     def wait(self, target, key, text, block=None):
-        window = target.memory, target.memory.rectangle(*target.window[1:])
         amount, left = _bytes(target), self.races.owed[key] - self.races.taken[key]
         if not self.races.wait(key, amount):
-            number = self._note(WAIT, window, block=block)
+            number = self._note(WAIT, window(target), block=block)
             before = self.last_wait.get(key)
             mend = ("Start the copy before this wait, or drop the wait." if before is None else
                     f"What was started was waited for already{self.where(before)}: drop this wait, or start the copy "
@@ -179,7 +178,7 @@ class Step:
             done.append(number)
             if move:
                 move()
-        self.last_wait[key] = self._note(WAIT, window, block=block, copies=tuple(done))
+        self.last_wait[key] = self._note(WAIT, window(target), block=block, copies=tuple(done))
 
     # -- pipelines: pallas_call's own, and emit_pipeline's
 
@@ -223,7 +222,7 @@ class Step:
 
     def forget(self, slot):
         """A visit begins: what the last one left in its slot is nothing that a program may count on."""
-        buffer, rectangle = slot.memory, slot.memory.rectangle(*slot.window[1:])
+        buffer, rectangle = window(slot)
         for place in buffer.places.find(rectangle):
             if not place.reads and not place.writes:
                 place.last = None
@@ -269,7 +268,8 @@ class Step:
             mend = ("Only the pipeline can wait for that copy: keep to the refs that it gives to its body, or do this "
                     "after the pipeline.")
         else:
-            mend = f"Wait for it first{mend}: {call_text(a)}.wait() before {before_text(b)}."
+            before = f"line {b.line[1]}" if b.line else "the pipeline's copy"
+            mend = f"Wait for it first{mend}: {a.call}.wait() before {before}."
         this = self.show(second) + " starts" * (b.verb in (COPY, SEND))
         self.report(name, f"{this} while {self.show(first)} of step {a.step} is still in flight.", mend, first, second)
 
@@ -289,7 +289,7 @@ class Step:
                     what = (f"may be the one that is not waited for: semaphore {self.names.get(key)} gets {owed} bytes "
                             f"from {len(copies)} copies, and waits take {taken}. {owed - taken} are left in it.")
                 self.report("never waited", f"{self.show(number)} {what}",
-                            f"Call {call_text(self.log[number])}.wait() before the kernel ends.", number)
+                            f"Call {self.log[number].call}.wait() before the kernel ends.", number)
         for array, buffer in outputs.items():
             self.races.final(buffer.places.places.values())
             for rectangle in merged(r for r, p in buffer.places.places.items()

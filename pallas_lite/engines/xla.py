@@ -71,8 +71,8 @@ def run(operands, extras, body, grid, inputs, filling, every_visit, traced):
     def step(t, carry):
         moving, slots, kept, bad = carry
         values, slots, moving = [], list(slots), dict(moving)
-        for i, x in enumerate(operands):
-            starts, slot, begins = (jnp.asarray(r)[t] for r in rows[i])
+        here = [[jnp.asarray(r)[t] for r in row] for row in rows]
+        for i, (x, (starts, slot, begins)) in enumerate(zip(operands, here, strict=True)):
             value = empty(x.block_shape, x.dtype, x.is_output)
             if keeps[i]:
                 value = lax.dynamic_index_in_dim(slots[i], slot, keepdims=False)
@@ -86,9 +86,8 @@ def run(operands, extras, body, grid, inputs, filling, every_visit, traced):
                 value = jnp.where(begins, block, value) if keeps[i] else block
             values.append(value.reshape(x.ref_shape))
         new, past_end = body.apply([jnp.asarray(ids)[t, a] for a in range(len(grid))], [*values, *kept], every_visit)
-        for i, x in enumerate(operands):
+        for i, (x, (starts, slot, _)) in enumerate(zip(operands, here, strict=True)):
             value = new[i].reshape(x.block_shape)
-            starts, slot, _ = (jnp.asarray(r)[t] for r in rows[i])
             if keeps[i]:
                 slots[i] = lax.dynamic_update_index_in_dim(slots[i], value, slot, 0)
             if x.is_output:

@@ -179,6 +179,22 @@ def test_the_schedule_of_a_manual_kernel_is_the_pipelines_own():
     assert schedule.flops == other.flops == 32  # of one step: 4 × 8 products
 
 
+def test_an_edge_block_of_a_kernel_that_allocates_moves_its_part_only():
+    def double(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2
+
+    def by_way_of_a_buffer(x_ref, o_ref):
+        def go(buffer):
+            buffer[...] = x_ref[...]
+            o_ref[...] = buffer[...] * 2
+        pl.run_scoped(go, pltpu.VMEM((4, 8), jnp.float32))
+    spec = pl.BlockSpec((4, 8), lambda i: (i, 0))
+    plain, scoped = (pl.pallas_call(kernel, shape(10, 8), grid=(3,), in_specs=[spec], out_specs=spec).trace(X[:10])
+                     for kernel in (double, by_way_of_a_buffer))
+    assert scoped.schedule.hbm_bytes == plain.schedule.hbm_bytes == {"in": 320, "out": 320, "total": 640}
+    assert scoped.schedule.operands == plain.schedule.operands
+
+
 def test_the_arithmetic_of_a_manual_kernel_is_counted_copies_are_not():
     def kernel(x_hbm, y_ref, o_ref, buf, total):
         @pl.loop(0, 4)

@@ -1,25 +1,22 @@
-"""play: a Schedule and a machine -> the second at which each event happens. Next: causes.py and timeline.py.
+"""clock: a Schedule and a machine -> the second at which each event happens. Next: causes.py and timeline.py.
 
 The rules are those of timeline.py. The events are arrays here, so that a part of them can be left out, or moved, and
 played again.
 """
-from collections import defaultdict, deque
 from typing import NamedTuple
 
 import numpy as np
 
 from .hardware import Machine
-from .schedule import IN_START, OUT_START, OUT_WAIT, RUN, VERBS, Schedule
-
-CODE = {verb: i for i, verb in enumerate(VERBS)}
+from .schedule import CODE, IN_START, OUT_START, RUN, Schedule
 
 
 class Play(NamedTuple):
     """What there is to play, one entry an event. Leaving entries out, or moving them, asks "what if?"."""
 
-    verb: np.ndarray  # number in VERBS
+    verb: np.ndarray  # CODE of it
     seconds: np.ndarray  # a run's in the core, a copy's in the port, 0 for a wait
-    copy: np.ndarray  # number of the copy that is started or waited for; -1 for a run and for a wait that would hang
+    copy: np.ndarray  # as in Schedule.copy_of: the copy that is started or waited for, by its number, or -1
 
     def where(self, chosen) -> "Play":
         """Some of the events, or all in another order."""
@@ -48,17 +45,7 @@ class Play(NamedTuple):
 
 
 def play_of(schedule: Schedule, machine: Machine, step_seconds: float) -> Play:
-    """All events of a schedule, in program order. Copies of one slot and direction are waited for in order of start."""
+    """All events of a schedule, in program order."""
     c = schedule.columns
-    out = np.isin(c.verb, (CODE[OUT_START], CODE[OUT_WAIT]))
-    place = np.where(c.operand < 0, -1, (c.operand * (c.slot.max(initial=0) + 1) + c.slot) * 2 + out)
-    copy, waiting, started = [], defaultdict(deque), 0
-    for verb, where in zip(c.verb.tolist(), place.tolist(), strict=True):
-        if verb in (CODE[IN_START], CODE[OUT_START]):
-            copy.append(started)
-            waiting[where].append(started)
-            started += 1
-        else:  # nothing is ever started at a run's place, -1
-            copy.append(waiting[where].popleft() if waiting[where] else -1)
     seconds = np.where(c.operand < 0, step_seconds, schedule.copied_bytes / machine.beta)
-    return Play(c.verb, seconds, np.array(copy, int))
+    return Play(c.verb, seconds, schedule.copy_of)

@@ -1,4 +1,4 @@
-"""unspecified: reports about values. Which parts of a result depend on what memory held before anybody wrote it?
+"""reports: hazards that only values tell. Which parts of a result depend on what memory held before anybody wrote it?
 
 Three runs differ only in that filling (slots are refilled at the start of every visit, so that an earlier visit's
 leftovers count as garbage too). Where their results differ by a bit, the kernel's result is the hardware's accident.
@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from .memory import fillings
-from .schedule import IN_START, OUT_START, VERBS
+from .schedule import CODE, IN_START, OUT_START
 from .verify import Hazard
 
 
@@ -76,7 +76,7 @@ def at_events(hazard: Hazard, schedule) -> Hazard:
     if hazard.slot < 0:
         return hazard
     number = next(i for i, x in enumerate(schedule.operands) if x.name == hazard.operand)
-    verb = VERBS.index(OUT_START if schedule.operands[number].is_output else IN_START)
+    verb = CODE[OUT_START if schedule.operands[number].is_output else IN_START]
     run, c = schedule.runs[hazard.step], schedule.columns
     later = np.flatnonzero((c.verb[run:] == verb) & (c.operand[run:] == number))[:1] + run
     return replace(hazard, slot=int(c.runs[hazard.step, number]), events=(int(run), *map(int, later)))
