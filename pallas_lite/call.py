@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -106,8 +106,8 @@ class Call:
                                     "arrays here, not traced or ShapeDtypeStructs. Call it outside jax.jit.")
         scalars = tuple(np.asarray(self._array(s)) for s in scalars)
         flat, tree = jax.tree.flatten(jax.tree.map(self._array, arrays))
-        key = tree, tuple((tuple(np.shape(a)), str(getattr(a, "dtype", type(a)))) for a in flat), tuple(
-            (s.shape, str(s.dtype), s.tobytes()) for s in scalars)
+        key = (tree, tuple((a.shape, str(a.dtype)) for a in flat),
+               tuple((s.shape, str(s.dtype), s.tobytes()) for s in scalars))
         if key not in self._traces:
             traced, seed = self._trace(scalars, flat, tree), self.params.random_seed
             if seed is not None and traced.parallel and not traced.manual and not traced.blocks_from_scalars:
@@ -160,7 +160,7 @@ class Call:
         if (x.shape, x.dtype) != (y.shape, y.dtype):
             raise SpecError(f"{self.name}: operand {x.name} ({x.dtype}{list(x.shape)}) cannot share its memory with "
                             f"output {y.name} ({y.dtype}{list(y.shape)}). Aliased arrays have one shape and dtype.")
-        operands[n_in + target] = _specs.aliased(y, x)
+        operands[n_in + target] = replace(y, array=x.array)
 
     def _match(self, given, flat, tree, what) -> list:
         """The specs in the order of the flat operands; a missing one means the whole array in one block."""

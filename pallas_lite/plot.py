@@ -24,13 +24,27 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     if ax is None:
         ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
     unit, name = unit_of(timeline.total)
-    end = (limit or timeline.total or unit) / unit
+    total, end = timeline.total / unit, (limit or timeline.total or unit) / unit
     schedule, marked = timeline.schedule, {number for h in hazards for number in h.events}
-    fill, drain = timeline.fill / unit, timeline.drain / unit
-    total = timeline.total / unit
     if schedule.steps and not marked:
-        for left, right in ((0, fill), (total - drain, total)):
+        for left, right in ((0, timeline.fill / unit), (total - timeline.drain / unit, total)):
             ax.axvspan(left, right, color="#000000", alpha=0.06, lw=0)
+    _draw(timeline, ax, marked, unit, end)
+    ax.set_xlim(0, end * 1.005)
+    ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
+    ax.set_ylim(-0.55, len(LANES) - 0.4)
+    ax.set_yticks(range(len(LANES)), reversed(LANES))
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.set_xlabel(f"modelled time ({name})", fontsize=9)
+    ax.set_title(title if title is not None else
+                 f"{schedule.name}: {total:.4g} {name}, core busy {timeline.utilisation:.0%}, {timeline.bound}-bound",
+                 fontsize=10, loc="left")
+    return ax
+
+
+def _draw(timeline: Timeline, ax: Axes, marked: set[int], unit: float, end: float) -> None:
+    """The boxes of a timeline, its bubbles and latencies, and the marks."""
     # One collection for all boxes: a patch for each is four times as slow, and an explorer redraws at every key press.
     boxes, bubbles, latencies = [], [], []
     for s in timeline.spans:
@@ -43,7 +57,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
         if s.waiting:
             bubbles.append((_box(x, width, y, 0.22), MARK if bad else BUBBLE))
             continue
-        color = PALETTE[_slot(schedule[s.event]) % len(PALETTE)]
+        color = PALETTE[_slot(timeline.schedule[s.event]) % len(PALETTE)]
         boxes.append((bad, _box(x, width, y, 0.4), color))
         if s.arrives > s.end:
             # Below the boxes, since the port is already busy with the next copy.
@@ -59,17 +73,6 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     ax.add_collection(PolyCollection([box for _, box, _ in boxes], facecolors=[c for _, _, c in boxes],
                                      edgecolors=[MARK if bad else "#222222" for bad, _, _ in boxes],
                                      linewidths=[2.5 if bad else 0.7 for bad, _, _ in boxes], zorder=2), autolim=False)
-    ax.set_xlim(0, end * 1.005)
-    ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
-    ax.set_ylim(-0.55, len(LANES) - 0.4)
-    ax.set_yticks(range(len(LANES)), reversed(LANES))
-    ax.tick_params(axis="y", length=0)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.set_xlabel(f"modelled time ({name})", fontsize=9)
-    ax.set_title(title if title is not None else
-                 f"{schedule.name}: {total:.4g} {name}, core busy {timeline.utilisation:.0%}, {timeline.bound}-bound",
-                 fontsize=10, loc="left")
-    return ax
 
 
 def _box(x: float, width: float, y: float, half: float) -> list[tuple[float, float]]:

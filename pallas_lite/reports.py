@@ -13,6 +13,24 @@ from .schedule import CODE, IN_START, OUT_START
 from .verify import Hazard
 
 
+def from_runs(traced, inputs) -> list[Hazard]:
+    """What only a run on these inputs tells: written inputs, and results that depend on what memory held before."""
+    operands, body, racy = traced.operands, traced.body, traced.races
+    found = written_inputs(operands, body) + constant_blocks(operands, body)
+    carried = not racy and may_be_unspecified(operands, body)
+    runs = [traced.run_compiled(inputs, k, True)[0] for k in range(3 * carried)]
+    for x, read in zip(operands, body.read, strict=False):
+        if x.is_output and carried:
+            found += unspecified(x, *(np.asarray(values[x.array]) for values in runs), read)
+    if traced.parallel and not racy and (carried or len({x.array for x in operands}) < len(operands)):
+        backwards = traced.in_order(steps_in_order(body.grid, traced.parallel))
+        one, two = (t.run_compiled(inputs, 0, True)[0] for t in (traced, backwards))
+        known = {h.operand for h in [*found, *traced.hazards]}
+        found += [h for x in operands if x.is_output and x.name not in known
+                  for h in order_dependent(x, np.asarray(one[x.array]), np.asarray(two[x.array]), traced.parallel)]
+    return [at_events(h, traced.schedule) for h in found]
+
+
 def may_be_unspecified(operands, body) -> bool:
     """False where no run is needed: every ref is overwritten before it is read, and no input block has an edge."""
     ragged = any(x.ragged for x in operands if not x.is_output)

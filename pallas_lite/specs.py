@@ -3,7 +3,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -187,11 +187,6 @@ def normalize_grid(grid) -> tuple[int, ...]:
         if not known:
             raise SpecError(f"grid={grid}: each entry must be a whole number of steps, 1 or more, not {size!r}.")
     return tuple(map(operator.index, sizes))
-
-
-def aliased(output: Operand, operand: Operand) -> Operand:
-    """The output, in the memory of the operand."""
-    return replace(output, array=operand.array)
 
 
 def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: bool, scalars=(),

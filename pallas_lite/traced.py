@@ -179,7 +179,7 @@ class Traced:
                 raise PallasLiteError(f"{self.call.name}: {what} a call must be free of races, and this one has: "
                                       f"{self.races[0]}")
             values = (self._direct(inputs) if self.manual else
-                      self._compiled(inputs, self.call.params.uninitialized_memory)[0])
+                      self.run_compiled(inputs, self.call.params.uninitialized_memory)[0])
         elif self.manual:
             outcome = self._stepped(inputs)
             if outcome.stopped:
@@ -191,7 +191,7 @@ class Traced:
                 self.report(self.hazards)
             values = self._values(inputs)
             if self.call.on_hazard != "ignore":
-                self.report([*self.hazards, *self._about_values(inputs)])
+                self.report([*self.hazards, *reports.from_runs(self, inputs)])
         return self._results(values)
 
     def _refuse_what_cannot_compile(self, under_jit):
@@ -208,15 +208,15 @@ class Traced:
         if self.races or self.call.backend == "simulate" or params.uninitialized_memory == "random":
             inputs = {name: np.asarray(a) for name, a in inputs.items()}
             return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras)
-        values, past_end = self._compiled(inputs, params.uninitialized_memory, False)
+        values, past_end = self.run_compiled(inputs, params.uninitialized_memory, False)
         if params.out_of_bounds_reads == "raise":
             for i in self.body.moving:
                 if past_end[i] < self.steps:
                     self.body.refuse(i, int(past_end[i]))
         return values
 
-    def _compiled(self, inputs, kind, every_visit=None):
-        """Run the compiled loop on memory that holds `kind`, or with `every_visit` the filling of that number."""
+    def run_compiled(self, inputs, kind, every_visit=None):
+        """Arrays and past ends (xla.run): memory holds `kind`, or with `every_visit` the filling of that number."""
         dtypes = {np.dtype(d) for _, _, d in self.body.avals}
         fill = tuple({str(d): fillings(d, out)[kind] if every_visit else garbage_value(kind, d) for d in dtypes}
                      for out in (False, True))
@@ -266,26 +266,6 @@ class Traced:
         args, kwargs = self.unflatten(list(range(len(self.arrays) + len(self.extras))))
         check_arity(self.call.kernel, args, kwargs)
         return self.operands, free, self._named_extras, self.call.grid
-
-    def _about_values(self, inputs) -> list[Hazard]:
-        """Reports that only a run can give: written inputs, and results that depend on what memory held before."""
-        found = reports.written_inputs(self.operands, self.body) + reports.constant_blocks(self.operands, self.body)
-        carried = not self.races and reports.may_be_unspecified(self.operands, self.body)
-        runs = [self._compiled(inputs, k, True)[0] for k in range(3 * carried)]
-        for x, read in zip(self.operands, self.body.read, strict=False):
-            if x.is_output and carried:
-                found += reports.unspecified(x, *(np.asarray(r[x.array]) for r in runs), read)
-        shared = len({x.array for x in self.operands}) < len(self.operands)
-        if self.parallel and not self.races and (carried or shared):
-            found += self._about_order(inputs, {h.operand for h in [*found, *self.hazards]})
-        return [reports.at_events(h, self.schedule) for h in found]
-
-    def _about_order(self, inputs, known) -> list[Hazard]:
-        """Outputs that change when the steps of parallel axes run backwards; not those already `known` to be wrong."""
-        other = self.in_order(reports.steps_in_order(self.call.grid, self.parallel))
-        one, two = (t._compiled(inputs, 0, True)[0] for t in (self, other))
-        return [h for x in self.operands if x.is_output and x.name not in known
-                for h in reports.order_dependent(x, np.asarray(one[x.array]), np.asarray(two[x.array]), self.parallel)]
 
     def report(self, hazards) -> None:
         """Warn of hazards, or raise, as the call's `on_hazard` says."""

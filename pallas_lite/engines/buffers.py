@@ -88,7 +88,7 @@ class Access(NamedTuple):
         return f"{name}({source}, {target}, {self.semaphore.replace('[', '.at[')})"
 
 
-def window(ref):
+def rectangle_of(ref):
     """The buffer of a ref, and the rectangle that it is a window on."""
     return ref.memory, ref.memory.rectangle(*ref.window[1:])
 

@@ -37,15 +37,17 @@ class Direct:
     def _garbage(self, dtype):
         return garbage_value(self.fill, np.dtype(dtype))
 
+    def _unwritten(self, name, shape, dtype, is_semaphore=False):
+        return self.memory(name, jnp.full(shape, self._garbage(dtype), dtype), is_semaphore)
+
     def home(self, name, shape, dtype, given):
-        return self.memory(name, given if given is not None else jnp.full(shape, self._garbage(dtype), dtype))
+        return self._unwritten(name, shape, dtype) if given is None else self.memory(name, given)
 
     def scalars(self, name, value):
         return self.memory(name, value)
 
     def allocate(self, kind, name=None):
-        value = jnp.full(kind.shape, self._garbage(kind.dtype), kind.dtype)
-        return self.memory(name or "scoped", value, _specs.is_semaphore(kind))
+        return self._unwritten(name or "scoped", kind.shape, kind.dtype, _specs.is_semaphore(kind))
 
     def scoped(self, kinds, f):
         return f(*(self.allocate(kind, name) for name, kind in kinds))
@@ -66,8 +68,7 @@ class Direct:
         steps = math.prod(grid)
         if any(isinstance(g, jax.core.Tracer) for g in grid):
             raise NotSupportedError("emit_pipeline under jax.jit: its grid must be Python ints.")
-        slots = [self.memory(x.name, jnp.full((x.depth, *x.block_shape), self._garbage(x.dtype), x.dtype))
-                 for x in operands]
+        slots = [self._unwritten(x.name, (x.depth, *x.block_shape), x.dtype) for x in operands]
         visit = [jax.new_ref(jnp.int32(-1)) for _ in operands]
 
         def ids(t):

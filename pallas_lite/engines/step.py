@@ -24,7 +24,7 @@ from ..races import Races
 from ..refs import Ref, is_static
 from ..schedule import IN_START, OUT_START, RUN, size_of
 from ..verify import Hazard
-from .buffers import COPY, READ, SEND, WAIT, WRITE, Access, Buffer, common, merged, nth, part, window
+from .buffers import COPY, READ, SEND, WAIT, WRITE, Access, Buffer, common, merged, nth, part, rectangle_of
 from .record import record
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -46,8 +46,7 @@ class Step:
         self.params, self.rng, self.filling = params, params.rng, filling
         self.races = Races(self.clash)
         self.log: list[Access] = []
-        self.hazards: list[Hazard] = []
-        self.seen = set()
+        self.found: dict[tuple, Hazard] = {}  # by kind and events
         self.pending = defaultdict(deque)  # semaphore -> (number, bytes, move or None) of copies in flight
         self.had = defaultdict(int)  # semaphore -> bytes taken by waits and not yet matched to a finished copy
         self.last_wait = {}  # semaphore -> number of the wait that completed its last copies
@@ -113,18 +112,18 @@ class Step:
         self.start(copy.source, copy.target, self._key(copy.semaphore), sender=sender)
 
     def copy_wait(self, copy, semaphore):
-        window(copy.source)  # it must be there still
+        rectangle_of(copy.source)  # it must be there still
         self.wait(copy.target, self._key(semaphore), f"{copy.source.memory.name} → {copy.target.memory.name}")
 
     def _key(self, semaphore):
-        key = buffer, rectangle = window(semaphore)
+        key = buffer, rectangle = rectangle_of(semaphore)
         self.names[key] = buffer.show(rectangle)
         return key
 
     # -- copies
 
     def start(self, source, target, key, block=None, sender=None):
-        ends = window(source), window(target)
+        ends = rectangle_of(source), rectangle_of(target)
         names = ", ".join(self.names[k] for k in (sender, key) if k in self.names)
         more = {"semaphore": names, "block": block, "remote": sender is not None}
         sources, targets = (buffer.places.find(rectangle) for buffer, rectangle in ends)
@@ -142,15 +141,13 @@ class Step:
             if not values:
                 read()
             target.value[part(that)] = values[0]
+        amount = size_of(that) * target.dtype.itemsize
         if sender:  # its two semaphores tell of its two halves
-            self._launch(number, sources, [], sender, ends, read)
-            self._launch(self._note(COPY, *ends, **more), [], targets, key, ends, move)
-        else:
-            self._launch(number, sources, targets, key, ends, move)
+            self._launch(number, sources, [], sender, amount, read)
+            number, sources = self._note(COPY, *ends, **more), []
+        self._launch(number, sources, targets, key, amount, move)
 
-    def _launch(self, number, sources, targets, key, ends, move):
-        target, rectangle = ends[1]
-        amount = size_of(rectangle) * target.dtype.itemsize
+    def _launch(self, number, sources, targets, key, amount, move):
         self.races.start(number, sources, targets, key, amount)
         if self.params.lands_at_once(self.rng):
             move()
@@ -160,7 +157,7 @@ class Step:
     def wait(self, target, key, text, block=None):
         amount, left = _bytes(target), self.races.owed[key] - self.races.taken[key]
         if not self.races.wait(key, amount):
-            number = self._note(WAIT, window(target), block=block)
+            number = self._note(WAIT, rectangle_of(target), block=block)
             before = self.last_wait.get(key)
             mend = ("Start the copy before this wait, or drop the wait." if before is None else
                     f"What was started was waited for already{self.where(before)}: drop this wait, or start the copy "
@@ -178,7 +175,7 @@ class Step:
             done.append(number)
             if move:
                 move()
-        self.last_wait[key] = self._note(WAIT, window(target), block=block, copies=tuple(done))
+        self.last_wait[key] = self._note(WAIT, rectangle_of(target), block=block, copies=tuple(done))
 
     # -- pipelines: pallas_call's own, and emit_pipeline's
 
@@ -222,7 +219,7 @@ class Step:
 
     def forget(self, slot):
         """A visit begins: what the last one left in its slot is nothing that a program may count on."""
-        buffer, rectangle = window(slot)
+        buffer, rectangle = rectangle_of(slot)
         for place in buffer.places.find(rectangle):
             if not place.reads and not place.writes:
                 place.last = None
@@ -275,10 +272,9 @@ class Step:
 
     def report(self, kind, message, mend, *events):
         a, b = self.log[events[0]], self.log[events[-1]]
-        if (kind, events) not in self.seen:
-            self.seen.add((kind, events))
-            buffer, rectangle = min(common(a, b) or b.windows, key=lambda window: window[0].in_hbm)
-            self.hazards.append(Hazard(kind, message, mend, buffer.name, b.step, buffer.slot_of(rectangle), events))
+        buffer, rectangle = min(common(a, b) or b.windows, key=lambda window: window[0].in_hbm)
+        hazard = Hazard(kind, message, mend, buffer.name, b.step, buffer.slot_of(rectangle), events)
+        self.found.setdefault((kind, events), hazard)
 
     def finish(self, outputs: dict[str, Buffer]):
         for key, copies in self.races.in_flight.items():
@@ -299,7 +295,6 @@ class Step:
                 self.report("unwritten", f"output {buffer.show(rectangle)} is never written: whatever memory held "
                                          "stays there.", "Copy the whole of it out.", number)
                 self.log.pop()
-        self.hazards.sort(key=lambda h: h.events[-1])
 
 
 def run(kernel, operands, free, extras, grid, inputs, params, unflatten) -> Outcome:
@@ -316,7 +311,8 @@ def run(kernel, operands, free, extras, grid, inputs, params, unflatten) -> Outc
             here.finish({array: ref.memory for array, ref in homes.items()})
         except PipelineError as error:
             stopped = error
-        return here, Outcome({a: r.memory.value for a, r in homes.items()}, here.hazards, here.log, stopped)
+        hazards = sorted(here.found.values(), key=lambda h: h.events[-1])
+        return here, Outcome({a: r.memory.value for a, r in homes.items()}, hazards, here.log, stopped)
 
     outcome = go()[1]
     if any(h.kind == "uninitialised" for h in outcome.hazards) and not outcome.stopped:

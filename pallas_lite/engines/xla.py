@@ -37,6 +37,19 @@ def room(operands, array):
     return found
 
 
+def homes(operands, inputs, empty):
+    """The arrays in HBM, with room for blocks that reach past an edge, and where in it each array begins."""
+    hbm, lows = {}, {}
+    for x in operands:
+        if x.array not in hbm:
+            value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(x.shape, x.dtype, x.is_output)
+            past = room(operands, x.array)
+            if any(map(any, past)):
+                value = jnp.pad(value, past, constant_values=empty((), x.dtype, x.is_output))
+            hbm[x.array], lows[x.array] = value, np.asarray([before for before, _ in past], np.int32)
+    return hbm, lows
+
+
 def run(operands, extras, body, grid, inputs, filling, every_visit, traced):
     """The outputs, and for each ref the first step at which an access went past its end (else the number of steps).
 
@@ -56,14 +69,7 @@ def run(operands, extras, body, grid, inputs, filling, every_visit, traced):
     def empty(shape, dtype, is_output=False):
         return jnp.full(shape, filling(np.dtype(dtype), is_output), dtype)
 
-    hbm, rooms = {}, {x.array: room(operands, x.array) for x in operands}
-    for x in operands:
-        if x.array not in hbm:
-            value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(x.shape, x.dtype, x.is_output)
-            if any(map(any, rooms[x.array])):  # blocks that reach past an edge
-                value = jnp.pad(value, rooms[x.array], constant_values=filling(np.dtype(x.dtype), x.is_output))
-            hbm[x.array] = value
-    lows = {array: np.asarray([before for before, _ in r], np.int32) for array, r in rooms.items()}
+    hbm, lows = homes(operands, inputs, empty)
     fixed = {a: v for a, v in hbm.items() if a not in changing}
     slots = [empty((x.depth, *x.block_shape), x.dtype, x.is_output) if keep else None
              for x, keep in zip(operands, keeps, strict=True)]
