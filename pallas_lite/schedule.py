@@ -103,9 +103,10 @@ class OperandInfo:
         return f"{self.name}[{slot}]" if self.name != self.array else str(slot)
 
 
-def first(x, block) -> list:
+def origin(x, block) -> list:
     """The element of its array at which a block of an operand starts, in each dimension."""
-    return [a * b + c for b, (a, c) in zip(block, x.starts or [(n, 0) for n in x.block_shape], strict=True)]
+    starts = x.starts or [(n, 0) for n in x.block_shape]
+    return [b * a + c if c else b * a for b, (a, c) in zip(block, starts, strict=True)]
 
 
 def window(x, block: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
@@ -116,7 +117,7 @@ def window(x, block: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...], tupl
     >>> window(OperandInfo("x", "x", False, 2, 16, (4,), (10,)), (2,))
     (((8, 10),), ((0, 2),))
     """
-    starts = first(x, block)
+    starts = origin(x, block)
     sizes = x.array_shape or [s + n for s, n in zip(starts, x.block_shape, strict=True)]
     inside = [(min(max(s, 0), size), min(max(s + n, 0), size))
               for s, n, size in zip(starts, x.block_shape, sizes, strict=True)]

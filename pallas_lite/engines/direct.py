@@ -19,7 +19,7 @@ from ..errors import NotSupportedError
 from ..manual import block_ref, play
 from ..memory import garbage_value
 from ..refs import Ref, TracedMemory, ds, no_arithmetic
-from ..schedule import first
+from ..schedule import origin
 from .xla import inside
 
 
@@ -103,7 +103,7 @@ class Direct:
 
 def move(x, block, home, slot, into_slot: bool):
     """Copy a block between its array and its slot; of an edge block, what lies inside."""
-    starts = first(x, block)
+    starts = origin(x, block)
     window = home.at[tuple(ds(s, n) for s, n in zip(starts, x.block_shape, strict=True))]
     source, target = (window, slot) if into_slot else (slot, window)
     value = source[...]

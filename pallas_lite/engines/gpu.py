@@ -98,9 +98,3 @@ class Blocks:
                 terms = [i if b == 1 else i * b for i, b in zip(ids, slopes, strict=True) if b]
                 found.append(sum(terms[1:], terms[0] + first if first else terms[0]) if terms else jnp.int32(first))
         return found
-
-
-def origin(x, block):
-    """The first element of a block in each dimension of the array."""
-    starts = x.starts or [(n, 0) for n in x.block_shape]
-    return [b * a + c if c else b * a for b, (a, c) in zip(block, starts, strict=True)]
