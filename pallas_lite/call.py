@@ -16,7 +16,6 @@ from . import specs as _specs
 from .body import kernel_name, parameter_names
 from .errors import NotSupportedError, SpecError
 from .memory import InterpretParams
-from .reports import steps_in_order
 from .traced import Traced
 
 _observers: contextvars.ContextVar[tuple[list, ...]] = contextvars.ContextVar("observers of calls", default=())
@@ -111,7 +110,7 @@ class Call:
         if key not in self._traces:
             traced, seed = self._trace(scalars, flat, tree), self.params.random_seed
             if seed is not None and traced.parallel and not traced.manual and not traced.blocks_from_scalars:
-                traced = traced.in_order(steps_in_order(self.grid, traced.parallel, np.random.default_rng(seed)))
+                traced = traced.in_order(_specs.steps_in_order(self.grid, traced.parallel, np.random.default_rng(seed)))
             self._traces[key] = traced
         return self._traces[key]
 

@@ -90,7 +90,7 @@ def _uses(t, i: int):
     """
     c, is_output = t.schedule.columns, t.schedule.operands[i].is_output
     mine, runs = np.flatnonzero(c.operand == i), np.flatnonzero(c.operand < 0)
-    event, slot = np.concatenate([mine, runs]), np.concatenate([c.slot[mine], c.runs[:, i]])
+    event, slot = np.concatenate([mine, runs]), np.concatenate([c.slot[mine], c.slots[:, i]])
     line = np.lexsort((event, slot))  # the events of slot 0, then those of slot 1, …
     event, slot, verb = event[line], np.append(slot[line], -1), np.append(c.verb[event[line]], -1)
     start, run = np.isin(verb, (CODE[IN_START], CODE[OUT_START])), np.flatnonzero(verb == CODE[RUN])

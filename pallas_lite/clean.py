@@ -21,7 +21,7 @@ def surely_clean(schedule: Schedule) -> bool:
     if any(x.is_output and x.starts is not None for x in operands):
         return False  # windows of one array may overlap
     is_output = np.array([x.is_output for x in operands], bool)
-    deepest = 1 + max(c.slot.max(initial=0), c.runs.max(initial=0))
+    deepest = 1 + max(c.slot.max(initial=0), c.slots.max(initial=0))
 
     # Starts and waits of a slot take turns, so each wait guarantees the one copy that is in flight.
     copies = np.flatnonzero(c.operand >= 0)
@@ -37,7 +37,7 @@ def surely_clean(schedule: Schedule) -> bool:
 
     # What happens on each slot, as (slot, from, to, does it fill the slot?): nothing overlaps, and filling comes first.
     runs, each = np.flatnonzero(c.verb == CODE[RUN]), range(len(operands))
-    slot = np.concatenate([c.operand[starts] * deepest + c.slot[starts], *(i * deepest + c.runs[:, i] for i in each)])
+    slot = np.concatenate([c.operand[starts] * deepest + c.slot[starts], *(i * deepest + c.slots[:, i] for i in each)])
     begin, end = np.concatenate([starts, *[runs] * len(operands)]), np.concatenate([waits, *[runs] * len(operands)])
     fills = np.concatenate([~is_output[c.operand[starts]], *(np.full(len(runs), is_output[i]) for i in each)])
     order = np.argsort(slot * len(c.verb) + begin)

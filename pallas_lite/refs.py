@@ -254,7 +254,7 @@ def _slices(starts, sizes):
 
 
 def no_arithmetic(f):
-    """A function that moves data: what it computes is not counted as the kernel's work (body.count_work)."""
+    """A function that moves data: what it computes is not counted as the kernel's work (jaxprs.count_work)."""
     def moves_data(*arguments):
         return f(*arguments)
     return jax.jit(moves_data)

@@ -10,6 +10,7 @@ import numpy as np
 
 from .memory import fillings
 from .schedule import CODE, IN_START, OUT_START
+from .specs import steps_in_order
 from .verify import Hazard
 
 
@@ -63,17 +64,6 @@ def unspecified(x, first: np.ndarray, second: np.ndarray, third: np.ndarray, rea
     return found
 
 
-def steps_in_order(grid: tuple[int, ...], parallel, rng=None) -> list[int]:
-    """The steps of a grid, by number, with each parallel axis backwards, or shuffled by `rng`.
-
-    >>> steps_in_order((2, 3), [0])
-    [3, 4, 5, 0, 1, 2]
-    """
-    axes = [np.arange(n) if a not in parallel else rng.permutation(n) if rng else np.arange(n)[::-1]
-            for a, n in enumerate(grid)]
-    return np.arange(math.prod(grid)).reshape(grid)[np.ix_(*axes)].ravel().tolist()
-
-
 def order_dependent(x, forwards: np.ndarray, backwards: np.ndarray, parallel) -> list[Hazard]:
     """The hazard of an output that differs between two orders of the steps."""
     differs = _bits(forwards) != _bits(backwards)
@@ -97,7 +87,7 @@ def at_events(hazard: Hazard, schedule) -> Hazard:
     verb = CODE[OUT_START if schedule.operands[number].is_output else IN_START]
     run, c = schedule.runs[hazard.step], schedule.columns
     later = np.flatnonzero((c.verb[run:] == verb) & (c.operand[run:] == number))[:1] + run
-    return replace(hazard, slot=int(c.runs[hazard.step, number]), events=(int(run), *map(int, later)))
+    return replace(hazard, slot=int(c.slots[hazard.step, number]), events=(int(run), *map(int, later)))
 
 
 def written_inputs(operands, body) -> list[Hazard]:

@@ -42,7 +42,7 @@ class Columns(NamedTuple):
     operand: np.ndarray  # number in Schedule.operands; -1 for a run
     block: np.ndarray  # number in `blocks`; -1 for none
     slot: np.ndarray
-    runs: np.ndarray  # one row a run, in order: the slot of each operand
+    slots: np.ndarray  # one row a run, in order: the slot of each operand
     blocks: list[tuple[int, ...]]  # all different
 
 
@@ -54,7 +54,7 @@ class Events(Sequence):
 
     @cached_property
     def _all(self) -> tuple[Event, ...]:
-        c, runs = self.columns, iter(self.columns.runs.tolist())
+        c, runs = self.columns, iter(self.columns.slots.tolist())
         blocks, names = [*c.blocks, None], [*self._names, ""]  # -1 is the last of each
         rows = zip(c.verb.tolist(), c.step.tolist(), c.operand.tolist(), c.block.tolist(), c.slot.tolist(), strict=True)
         return tuple(Event(VERBS[verb], step, names[x], blocks[block], slot, tuple(next(runs)) if x < 0 else ())
@@ -152,7 +152,7 @@ class Schedule:
     @property
     def steps(self) -> int:
         """How often the kernel runs."""
-        return len(self.columns.runs)
+        return len(self.columns.slots)
 
     @property
     def runs(self) -> np.ndarray:

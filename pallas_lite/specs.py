@@ -189,6 +189,17 @@ def normalize_grid(grid) -> tuple[int, ...]:
     return tuple(map(operator.index, sizes))
 
 
+def steps_in_order(grid: tuple[int, ...], parallel, rng=None) -> list[int]:
+    """The steps of a grid, by number, with each parallel axis backwards, or shuffled by `rng`.
+
+    >>> steps_in_order((2, 3), [0])
+    [3, 4, 5, 0, 1, 2]
+    """
+    axes = [np.arange(n) if a not in parallel else rng.permutation(n) if rng else np.arange(n)[::-1]
+            for a, n in enumerate(grid)]
+    return np.arange(math.prod(grid)).reshape(grid)[np.ix_(*axes)].ravel().tolist()
+
+
 def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: bool, scalars=(),
             in_kernel=False) -> Operand:
     """A BlockSpec on an array of a known shape and dtype, over a grid. `scalars` are passed to the index map, last.

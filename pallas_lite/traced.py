@@ -17,13 +17,14 @@ import numpy as np
 
 from . import reports
 from . import specs as _specs
-from .body import Body, NeedsStepping, check_arity, count_work
+from .body import Body, NeedsStepping, check_arity
 from .engines import direct, step, xla
 from .engines.log import schedule_of
 from .engines.record import record
 from .engines.simulate import simulate
 from .errors import HazardWarning, NotSupportedError, PallasLiteError
 from .hardware import TOY, Machine
+from .jaxprs import count_work
 from .lowering import lower
 from .memory import fillings, garbage_value
 from .schedule import Schedule

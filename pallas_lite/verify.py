@@ -196,7 +196,7 @@ def grid_hazards(operands, indices, parallel: list[int], schedule: Schedule) -> 
                             f"{axis} between them is parallel: its steps may run in any order, or on two cores.")
                     mend = (f'Mark axis {axis} "arbitrary" in dimension_semantics, or give each of its steps an output '
                             "block of its own.")
-                    found.append(Hazard("parallel axis", what, mend, y.name, t, int(schedule.columns.runs[t, i]),
+                    found.append(Hazard("parallel axis", what, mend, y.name, t, int(schedule.columns.slots[t, i]),
                                         (int(schedule.runs[other[0]]), int(schedule.runs[t]))))
                     break
     return found

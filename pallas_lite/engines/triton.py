@@ -12,8 +12,9 @@ from jax import lax
 from jax.experimental import pallas as pallas
 from jax.experimental.pallas import triton as plgpu
 
-from ..body import handing_on, inner_jaxprs, run_kernel
+from ..body import handing_on, run_kernel
 from ..errors import NotSupportedError, SpecError
+from ..jaxprs import inner_jaxprs
 from ..refs import Ref
 from . import gpu
 from .tpu import Memory

@@ -6,11 +6,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2] / "pallas_lite"
 # Data flows down this list; a module may import only from those above it.
-ORDER = ["errors", "hardware", "schedule", "rolled", "specs", "memory", "refs", "slips", "pipeline", "engines.record",
-         "engines.simulate", "body", "manual", "by_hand", "races", "clean", "verify", "reports", "engines.xla",
-         "engines.buffers", "engines.step", "engines.log", "engines.direct", "engines.tpu", "engines.gpu",
-         "engines.triton", "engines.mosaic_gpu", "stages", "tiles", "mosaic", "cuda", "lowering", "clock", "causes",
-         "timeline", "plot", "traced", "call", "show", "widgets", "tpu"]
+ORDER = ["errors", "hardware", "schedule", "rolled", "specs", "memory", "refs", "slips", "jaxprs", "pipeline",
+         "engines.record", "engines.simulate", "body", "manual", "by_hand", "races", "clean", "verify", "reports",
+         "engines.xla", "engines.buffers", "engines.step", "engines.log", "engines.direct", "engines.tpu",
+         "engines.gpu", "engines.triton", "engines.mosaic_gpu", "stages", "tiles", "mosaic", "cuda", "lowering",
+         "clock", "causes", "timeline", "plot", "traced", "call", "show", "widgets", "tpu"]
 FILES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in ROOT.rglob("*.py") if p.name != "__init__.py"}
 
 
