@@ -109,7 +109,7 @@ class Ref:
             whole = jnp.asarray(view[...]).at[rest].set(value)
             view._store(whole)
             return
-        view._store(self._fit(value, view.shape))
+        view._store(view._fit(value))
 
     def _load(self):
         return self.memory.load(self._starts, self._sizes).reshape(self.shape)
@@ -117,16 +117,16 @@ class Ref:
     def _store(self, value):
         self.memory.store(self._starts, self._sizes, value.reshape(self._sizes))
 
-    def _fit(self, value, shape):
+    def _fit(self, value):
         """A value as this ref stores it: the same shape and dtype, as Pallas asks; Python scalars take the dtype."""
         if isinstance(value, Ref):
             raise SpecError(f"{self.memory.name}: read the ref first: {self.memory.name}[...] = "
                             f"{value.memory.name}[...]")
         weak = isinstance(value, (bool, int, float, complex)) or getattr(value, "weak_type", False)
         value = jnp.asarray(value, self.dtype) if weak else jnp.asarray(value)
-        if value.shape != shape:
+        if value.shape != self.shape:
             raise SpecError(f"{self.memory.name}: a value of shape {value.shape} is written to a window of shape "
-                            f"{shape}. Give it the same shape (jnp.broadcast_to, jnp.full_like, or reshape).")
+                            f"{self.shape}. Give it the same shape (jnp.broadcast_to, jnp.full_like, or reshape).")
         if value.dtype != self.dtype:
             raise SpecError(f"{self.memory.name}: a {value.dtype} value is written to a {self.dtype} ref. Cast it "
                             f"first: value.astype({self.memory.name}.dtype).")
@@ -202,7 +202,7 @@ class _At:
 
 
 class TracedMemory:
-    """A JAX ref inside a trace. Reads past the end give `fill`, writes there are dropped, and `past_end` tells."""
+    """A JAX ref inside a trace. Reads past the end give `fill`, writes there are dropped, and `flag` tells."""
 
     is_semaphore = False
 
@@ -218,10 +218,9 @@ class TracedMemory:
         bad = self._past_end(starts, sizes)
 
         def window(whole):
-            at = self._inside(starts, sizes)
-            value = jax.lax.dynamic_slice(whole, at, sizes)
-            return jax.lax.cond(bad, lambda: _shift(value, [a - s for a, s in zip(at, starts, strict=True)], self.fill),
-                                lambda: value)
+            at, cells = self._inside(starts, sizes), self._cells(starts, sizes)
+            return jax.lax.cond(bad, lambda: whole.at[cells].get(mode="fill", fill_value=self.fill),
+                                lambda: jax.lax.dynamic_slice(whole, at, sizes))
         return no_arithmetic(window)(self.ref[...])
 
     def store(self, starts, sizes, value):
@@ -231,12 +230,16 @@ class TracedMemory:
         bad = self._past_end(starts, sizes)
 
         def update(whole, value):
-            at = self._inside(starts, sizes)
-            by, old = [s - a for a, s in zip(at, starts, strict=True)], jax.lax.dynamic_slice(whole, at, sizes)
-            value = jax.lax.cond(bad, lambda: jnp.where(_shift(jnp.ones(sizes, bool), by, False), _shift(value, by, 0),
-                                                        old), lambda: value)
+            at, cells = self._inside(starts, sizes), self._cells(starts, sizes)
+            value = jax.lax.cond(bad, lambda: jax.lax.dynamic_slice(whole.at[cells].set(value, mode="drop"), at, sizes),
+                                 lambda: value)
             return jax.lax.dynamic_update_slice(whole, value, at)
         self.ref[...] = no_arithmetic(update)(self.ref[...], value)
+
+    def _cells(self, starts, sizes):
+        """The index of each element of a window; for those outside, one that JAX takes for outside too."""
+        cells = [s + jnp.arange(n) for s, n in zip(starts, sizes, strict=True)]
+        return jnp.ix_(*(jnp.where(c < 0, n, c) for c, n in zip(cells, self.shape, strict=True)))
 
     def _inside(self, starts, sizes):
         """The starts of the nearest window that lies inside."""
@@ -258,10 +261,3 @@ def no_arithmetic(f):
     def moves_data(*arguments):
         return f(*arguments)
     return jax.jit(moves_data)
-
-
-def _shift(value, by, fill):
-    """A value moved by so many elements in each dimension; `fill` comes in behind it."""
-    padded = jnp.pad(value, [(n, n) for n in value.shape], constant_values=fill)
-    return jax.lax.dynamic_slice(padded, [jnp.clip(n - b, 0, 2 * n) for n, b in zip(value.shape, by, strict=True)],
-                                 value.shape)
