@@ -3,13 +3,14 @@
     import pallas_lite as pl      # in place of: from jax.experimental import pallas as pl
 
 One call, from top to bottom: call.py (what is asked for), specs.py (operands, with a block for every step), traced.py
-(what follows from them), pipeline.py on engines/record.py (the Schedule, schedule.py), verify.py and races.py (hazards),
-timeline.py on clock.py (time), body.py (the kernel, traced), engines/xla.py or engines/simulate.py (values).
+(what follows from them), pipeline.py on engines/record.py (the Schedule, schedule.py), verify.py and races.py
+(hazards), timeline.py on clock.py (time), body.py (the kernel, traced), engines/xla.py or engines/simulate.py
+(values).
 
 Beside that: reports.py (hazards that only values tell), causes.py (why it takes so long), rolled.py (a schedule as a
-loop), plot.py, show.py and widgets.py (pictures), by_hand.py (pipelines written as loops), manual.py and engines/step.py
-(kernels with copies of their own), lowering.py with mosaic.py and cuda.py (programs for accelerators), tpu.py (Pallas'
-TPU names, nothing else).
+loop), plot.py, show.py and widgets.py (pictures), by_hand.py (pipelines written as loops), manual.py and
+engines/step.py (kernels with copies of their own), lowering.py with mosaic.py and cuda.py (programs for
+accelerators), tpu.py (Pallas' TPU names, nothing else).
 """
 from . import hardware as hardware
 from .body import debug_print as debug_print

@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import PallasLiteError
+from ..schedule import origin as origin
 
 
 def parallel_axes(traced) -> tuple[int, ...]:
