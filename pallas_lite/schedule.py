@@ -187,12 +187,13 @@ class Schedule:
         A wait takes the oldest copy of its slot and direction that no wait has taken.
         """
         c, started, found = self.columns, defaultdict(deque), []
-        rows = zip(_starts(c).tolist(), (c.verb > CODE[RUN]).tolist(), c.operand.tolist(), c.slot.tolist(), strict=True)
-        for number, (is_start, *place) in enumerate(rows):
-            queue = started[tuple(place)]
+        places = (c.operand * (1 + c.slot.max(initial=0)) + c.slot) * 2 + (c.verb > CODE[RUN])  # slot and direction
+        for number, (is_start, place) in enumerate(zip(_starts(c).tolist(), places.tolist(), strict=True)):
             if is_start:
-                queue.append(number)
-            found.append(number if is_start else queue.popleft() if queue else -1)
+                started[place].append(number)
+                found.append(number)
+            else:  # nothing is ever started at a run's place, which is below 0
+                found.append(started[place].popleft() if started[place] else -1)
         return np.array(found, int)
 
     def with_waits_named(self) -> "Schedule":
