@@ -83,7 +83,7 @@ class Call:
     compiler_params: Any
     on_hazard: str
     backend: str | None
-    _traces: dict = field(default_factory=dict, compare=False, repr=False)  # one for each set of shapes and dtypes
+    _traces: dict = field(default_factory=dict, init=False, compare=False, repr=False)  # by shapes, dtypes
 
     def __call__(self, *arrays):
         """The values that the hardware would give. Hazards are reported, as `on_hazard` says."""

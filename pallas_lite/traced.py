@@ -188,11 +188,12 @@ class Traced:
             self.report(self._grid_hazards + outcome.hazards)
             values = outcome.values
         else:
-            if self.call.on_hazard == "raise":
-                self.report(self.hazards)
-            values = self._values(inputs)
-            if self.call.on_hazard != "ignore":
-                self.report([*self.hazards, *reports.from_runs(self, inputs)])
+            with jax.ensure_compile_time_eval():  # on values, also where a function around the call is being traced
+                if self.call.on_hazard == "raise":
+                    self.report(self.hazards)
+                values = self._values(inputs)
+                if self.call.on_hazard != "ignore":
+                    self.report([*self.hazards, *reports.from_runs(self, inputs)])
         return self._results(values)
 
     def _refuse_what_cannot_compile(self, under_jit):

@@ -1,4 +1,6 @@
 """Calls under jax.jit and jax.vmap: the values of the call outside, also for kernels with copies of their own."""
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -91,3 +93,16 @@ def test_a_batch_over_one_operand_only():
 def test_a_race_is_refused_under_jit():
     with pytest.warns(pl.HazardWarning), pytest.raises(pl.PallasLiteError, match="must be free of races, .* x_buf"):
         jax.jit(double_buffer(wait_in=False))(X)
+
+
+def test_a_call_on_values_inside_a_traced_function_is_checked_on_them():
+    def adds(x_ref, o_ref):
+        o_ref[...] += x_ref[...]
+    f = pl.pallas_call(adds, shape(16, 8), grid=(2,), in_specs=[pl.BlockSpec((8, 8), lambda i: (i, 0))],
+                       out_specs=pl.BlockSpec((8, 8), lambda i: (i, 0)))
+    x = jnp.ones((16, 8))
+    with pytest.warns(pl.HazardWarning, match="Initialise an accumulator"):
+        value = jax.jit(lambda c: c + f(x))(x)
+    np.testing.assert_array_equal(value, x + dataclasses.replace(f, on_hazard="ignore")(x))
+    with pytest.raises(pl.PallasLiteError, match="Initialise an accumulator"):
+        jax.lax.scan(lambda c, _: (c + dataclasses.replace(f, on_hazard="raise")(x), None), x, length=2)
