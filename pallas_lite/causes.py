@@ -53,7 +53,7 @@ def excess(t) -> dict[str, float]:
     first = sum(float(play.seconds[u[0][u[2][0]]]) for _, u in inputs if u and runs.any() and u[2][0] >= 0)
     over, trip = float(left[-1]) - least, t.machine.alpha + first + t.step_seconds
     fill = over if over <= trip * (1 + 1e-9) else trip
-    return {"fill": fill, **dict(zip(ends, (-np.diff(left)).tolist(), strict=True)), "uneven": over - fill}
+    return {"fill": fill, **dict(zip(ends, (left[:-1] - left[1:]).tolist(), strict=True)), "uneven": over - fill}
 
 
 def _last_run(t, play: Play) -> float:

@@ -158,7 +158,8 @@ class Timeline:
         refused = "".join(f"\n{h.message}\n  {h.mend}" for h in self.hazards)
         return (f"{self.schedule.name} on {self.machine.name}: {self.total / unit:.4g} {name} modelled, core busy "
                 f"{self.utilisation:.0%}, {self.bound}-bound (lower bounds: {terms} {name}; above them: "
-                f"{excess or 'nothing'}), fill {self.fill / unit:.4g}, drain {self.drain / unit:.4g} {name}{refused}")
+                f"{excess or 'nothing'}); {self.fill / unit:.4g} before the first step, {self.drain / unit:.4g} {name} "
+                f"after the last{refused}")
 
     __repr__ = __str__
 

@@ -30,7 +30,7 @@ from .memory import fillings, garbage_value
 from .schedule import Schedule
 from .stages import Lowered
 from .timeline import Timeline, timeline
-from .verify import RACES, Hazard, grid_hazards, verify
+from .verify import RACES, Hazard, Hazards, grid_hazards, verify
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +97,8 @@ class Traced:
         if self.blocks_from_scalars:
             return []  # nobody can tell before it runs
         if self.manual:
-            return self._grid_hazards + self._dry.hazards
-        return verify(self.schedule) + self._grid_hazards
+            return Hazards(self._grid_hazards + self._dry.hazards)
+        return Hazards(verify(self.schedule) + self._grid_hazards)
 
     @property
     def races(self) -> list[Hazard]:
@@ -273,9 +273,7 @@ class Traced:
         """Warn of hazards, or raise, as the call's `on_hazard` says."""
         if self.call.on_hazard == "ignore" or not hazards:
             return
-        text = f"{self.call.name}: " + "\n".join(str(h) for h in hazards[:5])
-        if len(hazards) > 5:
-            text += f"\n… and {len(hazards) - 5} more"
+        text = f"{self.call.name}: {Hazards(hazards)}"
         if self.call.on_hazard == "raise":
             raise PallasLiteError(text)
         warnings.warn(HazardWarning(text, hazards), stacklevel=4)

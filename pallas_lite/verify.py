@@ -59,7 +59,7 @@ WORDS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Hazard:
     """One thing that is wrong with a schedule, or with a kernel's values.
 
@@ -78,10 +78,22 @@ class Hazard:
     def __str__(self) -> str:
         return f"step {self.step}: {self.message}\n  {self.mend}"
 
+    __repr__ = __str__
+
+
+class Hazards(list):
+    """A list of hazards that prints as words: the first five, and how many more there are."""
+
+    def __str__(self) -> str:
+        more = [f"… and {len(self) - 5} more"] if len(self) > 5 else []
+        return "\n".join([*map(str, self[:5]), *more]) or "[]"
+
+    __repr__ = __str__
+
 
 def verify(schedule: Schedule) -> list[Hazard]:
     """The hazards of a schedule, in program order; an empty list means that no choice of moments changes a result."""
-    return [] if surely_clean(schedule) else _Walk(schedule).hazards
+    return Hazards(() if surely_clean(schedule) else _Walk(schedule).hazards)
 
 
 class _Walk:

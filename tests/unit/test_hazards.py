@@ -362,3 +362,19 @@ def test_a_seed_shuffles_the_steps_of_parallel_axes_alone():
     assert shuffled != rows and sorted(shuffled) == rows and order(0, 3)[0] == shuffled
     assert [shuffled[i][j] for i, j in blocks] == list(range(1, 13))  # the schedule runs in that order too
     assert [sorted(r) for r in order(1, 3)[0]] == rows and order(1, 3)[0] != rows
+
+
+def test_hazards_print_as_words_and_not_without_end():
+    def reads_too_early(N, A, X, Y, B):
+        for i in range(N):
+            pl.copy_in_start(A[i], X[0])
+            pl.compute(X[0], Y[0])
+            pl.copy_in_wait(X[0])
+    found = by_hand(reads_too_early, 300)
+    assert len(found) == 300 and repr(found[0]) == str(found[0])
+    assert str(found) == repr(found) == "\n".join([*map(str, found[:5]), "… and 295 more"])
+    assert repr(by_hand(reads_too_early, 0)) == "[]"
+    f = pl.pallas_call(copy, shape(8), grid=(8,), in_specs=[pl.BlockSpec((1,), lambda i: (i,))],
+                       out_specs=pl.BlockSpec((1,), lambda i: (0,)))
+    [unvisited] = found = f.trace(shape(8)).hazards
+    assert repr(found) == str(unvisited)

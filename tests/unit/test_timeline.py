@@ -74,7 +74,7 @@ It needs 40,000 bytes of SRAM; one kernel has 16,000 on toy, over by 24,000.
 def test_a_timeline_names_its_excess():
     assert str(pl.timeline(pl.record(loops.blocking, 6))) == (
         "blocking on toy: 18 µs modelled, core busy 33%, order-bound (lower bounds: compute 6, bandwidth 6, latency 6 "
-        "µs; above them: fill 1, drain 1, wait-out 5, order 5), fill 1, drain 1 µs")
+        "µs; above them: fill 1, drain 1, wait-out 5, order 5); 1 before the first step, 1 µs after the last")
 
 
 def test_bubbles_are_the_cores_waits_and_what_for():
@@ -96,3 +96,8 @@ def test_every_machine_names_its_sources():
     for machine in vars(pl.hardware).values():
         if isinstance(machine, Machine):
             assert machine.sources
+
+
+def test_no_time_is_a_negative_zero():
+    t = pl.timeline(pl.record(loops.rolled, 4))
+    assert "-0.0" not in f"{t.excess} {t.terms} {t}" and str(t).count("drain") == 1
