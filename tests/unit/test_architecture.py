@@ -11,6 +11,8 @@ ORDER = ["errors", "hardware", "schedule", "rolled", "specs", "memory", "refs", 
          "engines.xla", "engines.buffers", "engines.step", "engines.log", "engines.direct", "engines.tpu",
          "engines.gpu", "engines.triton", "engines.mosaic_gpu", "stages", "tiles", "mosaic", "cuda", "lowering",
          "clock", "causes", "timeline", "plot", "traced", "call", "show", "widgets", "tpu"]
+LOWERING = {"lowering", "stages", "mosaic", "tiles", "cuda", "engines.tpu", "engines.gpu", "engines.triton",
+            "engines.mosaic_gpu"}
 FILES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in ROOT.rglob("*.py") if p.name != "__init__.py"}
 
 
@@ -57,4 +59,8 @@ def test_the_line_budget():
         return len(path.read_text(encoding="utf-8").splitlines())
     assert count(FILES["pipeline"]) < 150
     assert max(count(p) for p in FILES.values()) <= 400
-    assert sum(map(code_lines, FILES.values())) <= 4800
+    # Programs for accelerators have a budget of their own: who reads the simulator need not read them.
+    lines = {name: code_lines(path) for name, path in FILES.items()}
+    lowering = sum(n for name, n in lines.items() if name in LOWERING)
+    assert lowering <= 1100
+    assert sum(lines.values()) - lowering <= 3700
