@@ -23,7 +23,7 @@ class Event(NamedTuple):
     """One thing that the program does. Events of a schedule are in program order.
 
     A copy names its operand, block and slot; a wait that no copy was started for has block None.
-    A run has `slots`: the slot of each operand, in the order of `Schedule.operands`.
+    A run has `slots`: the slot of each operand, in the order of `Schedule.operands`; -1 for one that it leaves alone.
     """
 
     verb: str
@@ -236,7 +236,8 @@ class Schedule:
     def describe(self, e: Event) -> str:
         """One event as the literature writes it.  copy_in_start(A[1] → X[1])"""
         if e.verb == RUN:
-            used = ", ".join(f"{x.name}[{s}]" for x, s in zip(self.operands, e.slots, strict=True))
+            used = ", ".join(f"{x.name}[{s}]" for x, s in zip(self.operands, e.slots, strict=True)
+                             if str(s) != "-1")  # a loop's slots are expressions
             return f"run step {e.step} on {used}"
         x = self.operand(e.operand)
         slot = f"{x.name}[{e.slot}]"

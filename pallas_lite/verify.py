@@ -149,7 +149,7 @@ class _Walk:
             self.report("hang", e, number)
 
     def run(self, number: int, e: Event):
-        for x, s in zip(self.schedule.operands, e.slots, strict=True):
+        for x, s in ((x, s) for x, s in zip(self.schedule.operands, e.slots, strict=True) if s >= 0):
             places = self.find((x.name, s), tuple((0, n) for n in x.block_shape), x.block_shape)
             if x.is_output:
                 self.races.write(number, places)

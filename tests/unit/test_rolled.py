@@ -213,3 +213,60 @@ def test_long_tables_are_folded_and_the_loop_stays_exact():
     rolled = record(200, [x]).rolled()
     assert rolled.events() == list(record(200, [x]))
     assert ", …]" in str(rolled) and len(str(rolled)) < 700
+
+
+HBM, X = pl.BlockSpec(memory_space=pl.ANY), np.ones((32, 8), np.float32)
+
+
+def copies(kernel, scratch=(), result=(32, 8)):
+    """The schedule of a kernel with copies of its own."""
+    return pl.pallas_call(kernel, f32(*result), in_specs=[HBM], out_specs=HBM, scratch_shapes=scratch).trace(X).schedule
+
+
+def test_a_kernels_own_double_buffer():
+    def kernel(x, o, x_buf, o_buf, in_sems, out_sems):
+        def fetch(i):
+            return pltpu.make_async_copy(x.at[pl.ds(i * 4, 4)], x_buf.at[i % 2], in_sems.at[i % 2])
+
+        def send(i):
+            return pltpu.make_async_copy(o_buf.at[i % 2], o.at[pl.ds(i * 4, 4)], out_sems.at[i % 2])
+        fetch(0).start()
+        for i in range(8):
+            if i + 1 < 8:
+                fetch(i + 1).start()
+            fetch(i).wait()
+            if i >= 2:
+                send(i - 2).wait()  # as late as it may be: on behalf of step i, though step i - 2 sent it
+            o_buf[i % 2] = x_buf[i % 2] * 2
+            send(i).start()
+        send(6).wait()
+        send(7).wait()
+    schedule = copies(kernel, [pltpu.VMEM((2, 4, 8), np.float32)] * 2 + [pltpu.SemaphoreType.DMA((2,))] * 2)
+    steps = [e.step for e in schedule]
+    assert steps == sorted(steps)
+    assert str(exact(schedule)) == """\
+copy_in_start(x[0] → x_buf[0])
+for t in range(8):
+    if t < 7:
+        copy_in_start(x[t + 1] → x_buf[(t + 1) % 2])
+    copy_in_wait(x_buf[t % 2])
+    if t >= 2:
+        copy_out_wait(o_buf[t % 2])
+    run step t on x_buf[t % 2], o_buf[t % 2]
+    copy_out_start(o_buf[t % 2] → o[t])
+copy_out_wait(o_buf[0])
+copy_out_wait(o_buf[1])"""
+
+
+def test_a_run_shows_what_it_touches_under_names_that_a_person_would_give():
+    def kernel(x, o):
+        rows = pl.BlockSpec((4, 8), lambda i: (i, 0))
+        pltpu.emit_pipeline(lambda a, b: b.__setitem__(..., a[...]), grid=(8,), in_specs=[rows], out_specs=[rows])(x, x)
+        pltpu.emit_pipeline(lambda a, b, c: c.__setitem__(..., a[...] + b[...]), grid=(8,), in_specs=[rows, rows],
+                            out_specs=[rows])(x, x, o)
+    schedule = copies(kernel)
+    assert [x.name for x in schedule.operands] == ["x", "x_2", "x_3", "o"]
+    runs = [line for line in schedule.listing().splitlines() if line.startswith("run")]
+    assert runs[::8] == ["run step 0 on x[0], x_2[0]", "run step 8 on x[0], x_3[0], o[0]"]
+    assert "-1" not in schedule.listing() and "-1]" not in str(schedule.rolled())
+    assert pl.verify(schedule) == []  # nothing is read where a step leaves an operand alone
