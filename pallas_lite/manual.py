@@ -154,10 +154,12 @@ def play(here, kernel, operands, free, extras, grid, inputs, unflatten) -> dict[
     """
     token = machine.set(here)
     try:
-        homes = {}
-        for name, array, shape, dtype in [*((x.name, x.array, x.shape, x.dtype) for x in operands), *free]:
+        homes, arrays = {}, [*((x.name, x.array, x.shape, x.dtype) for x in operands), *free]
+        aliased = {array for name, array, _, _ in arrays if name != array}
+        for name, array, shape, dtype in arrays:
             if array not in homes:
-                homes[array] = here.home(name, shape, dtype, inputs.get(array))
+                is_input = array in inputs and array not in aliased
+                homes[array] = here.home(name, shape, dtype, inputs.get(array), is_input)
         rest = [here.allocate(e, name) if hasattr(e, "memory_space") else here.scalars(name, e) for name, e in extras]
         others = [homes[array] for _, array, _, _ in free]
 

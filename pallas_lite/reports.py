@@ -92,10 +92,14 @@ def at_events(hazard: Hazard, schedule) -> Hazard:
 
 def written_inputs(operands, body) -> list[Hazard]:
     """Inputs that the kernel writes: the copy in SRAM changes, the array in HBM does not."""
-    what = ("the kernel writes to its input {}: the copy in SRAM changes, and is lost when the block changes; the "
-            "array never sees it.")
-    return [Hazard("written input", what.format(x.name), "Write to an output, or keep the value in scratch_shapes.",
-                   x.name, 0, 0, ()) for i, x in enumerate(operands) if not x.is_output and body.written[i]]
+    return [Hazard("written input", *written_input(x.name), x.name, 0, 0, ())
+            for i, x in enumerate(operands) if not x.is_output and body.written[i]]
+
+
+def written_input(name: str) -> tuple[str, str]:
+    """What is said of an input's block that the kernel writes, and the mend."""
+    return (f"the kernel writes to its input {name}: the copy in SRAM changes, and is lost when the block changes; the "
+            "array never sees it.", "Write to an output, or keep the value in scratch_shapes.")
 
 
 def constant_blocks(operands, body) -> list[Hazard]:

@@ -14,12 +14,14 @@ class Buffer:
     """Some memory of the machine. Refs are windows on it; a rectangle is a tuple of (start, stop)."""
 
     def __init__(self, machine, name, value, written=False, is_semaphore=False, in_hbm=False, is_slots=False,
-                 steers=False):
+                 steers=False, is_input=False):
         self.machine, self.name, self.value, self.is_semaphore = machine, name, value, is_semaphore
         self.in_hbm = in_hbm  # a kernel computes on SRAM only
         self.is_slots = is_slots  # of a pipeline's operand: the first index is the slot
         self.steers = steers  # scalars that choose what is copied: reading them is no computing
+        self.is_input = is_input  # nobody but its own pipeline may write it
         self.freed = False
+        self.left_over = False  # of an output's slots: does one hold what an earlier visit left?
         self.shape, self.dtype = value.shape, value.dtype
         self.places = Rectangles(machine.races, value.shape)
         if written:  # an operand: its values were there before the kernel

@@ -40,7 +40,7 @@ class Direct:
     def _unwritten(self, name, shape, dtype, is_semaphore=False):
         return self.memory(name, jnp.full(shape, self._garbage(dtype), dtype), is_semaphore)
 
-    def home(self, name, shape, dtype, given):
+    def home(self, name, shape, dtype, given, is_input=False):
         return self._unwritten(name, shape, dtype) if given is None else self.memory(name, given)
 
     def scalars(self, name, value):

@@ -22,8 +22,9 @@ from ..manual import block_ref, machine, play
 from ..memory import InterpretParams, fillings, garbage
 from ..races import Races
 from ..refs import Ref, is_static
+from ..reports import written_input
 from ..schedule import IN_START, OUT_START, RUN, size_of
-from ..verify import Hazard
+from ..verify import Hazard, verify
 from .buffers import COPY, READ, SEND, WAIT, WRITE, Access, Buffer, common, merged, nth, part, rectangle_of
 from .record import record
 
@@ -62,15 +63,31 @@ class Step:
     def read(self, buffer, rectangle):
         number = self._note(READ, (buffer, rectangle))
         if self.races.read(number, buffer.places.find(rectangle)) and not buffer.is_semaphore:
-            self.report("uninitialised", f"{self.show(number)}, part of which nobody has written.",
-                        "Write it, or copy something into it and wait, before reading it.", number)
+            what, mend = (("which holds what an earlier visit left there.", "Initialise it in the first step of its "
+                           "visit. If it is a sum over a grid axis, make that axis the innermost (last) of the grid.")
+                          if buffer.left_over else
+                          ("part of which nobody has written.",
+                           "Write it, or copy something into it and wait, before reading it."))
+            self.report("uninitialised", f"{self.show(number)}, {what}", mend, number)
 
     def write(self, buffer, rectangle):
-        self.races.write(self._note(WRITE, (buffer, rectangle)), buffer.places.find(rectangle))
+        number = self._note(WRITE, (buffer, rectangle))
+        self._write_input(number, buffer, rectangle)
+        self.races.write(number, buffer.places.find(rectangle))
 
-    def home(self, name, shape, dtype, given):
+    def _write_input(self, number, buffer, rectangle):
+        """A report if that is an input, once for each."""
+        if buffer.is_input:
+            what, mend = written_input(buffer.name)
+            if buffer.in_hbm:
+                what = (f"{self.show(number)} writes to the input {buffer.name}: the array belongs to the caller, who "
+                        "may see it change, or not.")
+                mend = "Copy to an output, or let one share the input's memory with input_output_aliases."
+            self.report("written input", what, mend, number, window=(buffer, rectangle), once=buffer.name)
+
+    def home(self, name, shape, dtype, given, is_input=False):
         value = np.array(given) if given is not None else self.garbage(shape, dtype)
-        return Ref(Buffer(self, name, value, written=given is not None, in_hbm=True))
+        return Ref(Buffer(self, name, value, written=given is not None, in_hbm=True, is_input=is_input))
 
     def garbage(self, shape, dtype):
         if self.filling is not None:
@@ -132,6 +149,8 @@ class Step:
             self.report("uninitialised", f"{self.show(number)} sends memory that nobody has written.",
                         "Write the whole of it first, or copy only what was written.", number)
         (source, this), (target, that) = ends
+        if target.in_hbm or not block:
+            self._write_input(number, target, that)
         values = []
 
         def read():
@@ -185,19 +204,21 @@ class Step:
         """Play the pipeline of resolved operands on HBM refs; `body(block refs)` runs a step at its position."""
         steps = math.prod(grid)
         slots = {x.name: Ref(Buffer(self, x.name, self.garbage((x.depth, *x.block_shape), x.dtype), is_slots=True,
-                                    steers=x.steers)) for x in operands}
+                                    steers=x.steers, is_input=not x.is_output)) for x in operands}
         homes = {x.name: ref for x, ref in zip(operands, refs, strict=True)}
         known = {x.name: x for x in operands}
         scope, counts = object(), self.at is None and steps > 1
         self.runs, self.computing = self.runs + self.computing, False
         first = self.runs
-        for e in record(steps, operands):
+        schedule, numbers = record(steps, operands), []
+        for e in schedule:
+            numbers.append(len(self.log))
             if counts:
                 self.at = first + e.step
             if e.verb == RUN:
                 for x, s in zip(operands, e.slots, strict=True):
                     if x.is_output and (e.step == 0 or x.blocks[e.step] != x.blocks[e.step - 1]):
-                        self.forget(slots[x.name].at[s])
+                        self.forget(slots[x.name].at[s], left_over=e.step > 0)
                 blocks = [block_ref(slots[x.name].at[s], x) for x, s in zip(operands, e.slots, strict=True)]
                 ids = [np.int32(i) for i in np.unravel_index(e.step, grid)] if grid else []
                 with at_position(ids, grid), jax.disable_jit(), _loops_count_in_int32():
@@ -216,10 +237,17 @@ class Step:
                 self.wait(target, key, f"{x.info.show(e.block)} in slot {e.slot}", block)
         if counts:
             self.at, self.runs, self.computing = None, first + steps, False
+        for h in verify(schedule):  # what the kernel did with the slots and HBM itself was seen on the way
+            before, again = (numbers[n] for n in (h.events[0], h.events[-1]))
+            home = homes[h.operand].memory
+            read_back = any(a.verb in (COPY, SEND) and a.windows[0][0] is home for a in self.log[before:again])
+            if h.kind == "revisit" and not read_back:
+                self.report(h.kind, h.message, h.mend, before, again)
 
-    def forget(self, slot):
+    def forget(self, slot, left_over=False):
         """A visit begins: what the last one left in its slot is nothing that a program may count on."""
         buffer, rectangle = rectangle_of(slot)
+        buffer.left_over |= left_over
         for place in buffer.places.find(rectangle):
             if not place.reads and not place.writes:
                 place.last = None
@@ -270,11 +298,11 @@ class Step:
         this = self.show(second) + " starts" * (b.verb in (COPY, SEND))
         self.report(name, f"{this} while {self.show(first)} of step {a.step} is still in flight.", mend, first, second)
 
-    def report(self, kind, message, mend, *events):
+    def report(self, kind, message, mend, *events, window=None, once=None):
         a, b = self.log[events[0]], self.log[events[-1]]
-        buffer, rectangle = min(common(a, b) or b.windows, key=lambda window: window[0].in_hbm)
+        buffer, rectangle = window or min(common(a, b) or b.windows, key=lambda window: window[0].in_hbm)
         hazard = Hazard(kind, message, mend, buffer.name, b.step, buffer.slot_of(rectangle), events)
-        self.found.setdefault((kind, events), hazard)
+        self.found.setdefault((kind, once or events), hazard)
 
     def finish(self, outputs: dict[str, Buffer]):
         for key, copies in self.races.in_flight.items():

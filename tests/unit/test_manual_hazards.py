@@ -123,7 +123,8 @@ def test_a_pipelines_own_copy_is_not_for_its_body_to_wait_for():
         def _():
             pltpu.sync_copy(x_ref, x.at[8:12])
         o_ref[...] = x_ref[...]
-    [hazard] = in_a_pipeline(body).trace(X).hazards
+    written, hazard = in_a_pipeline(body).trace(X).hazards
+    assert written.kind == "written input"
     check(hazard, "x", 1, -1,
           "step 1: the copy x[slot 1] → x[8:12] (line) starts while the pipeline's copy x[8:12] → x[slot 0] of "
           "step 1 is still in flight.\n  Only the pipeline can wait for that copy: keep to the refs that it gives to "

@@ -1,0 +1,117 @@
+"""What a call reports of its blocks, it reports of a kernel with copies of its own too."""
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pallas_lite as pl
+from pallas_lite import tpu as pltpu
+
+from .test_manual import HBM, shape
+from .test_manual_hazards import BUF, only
+
+X = jnp.arange(128, dtype=jnp.float32).reshape(16, 8)
+ROWS = pl.BlockSpec((4, 8), lambda i: (i, 0))
+OUTER = dict(grid=(2, 2), in_specs=[pl.BlockSpec((4, 8), lambda k, i: (2 * k + i, 0))],
+             out_specs=[pl.BlockSpec((4, 8), lambda k, i: (i, 0))])
+
+
+def called(f, *arrays):
+    """What a call reports, and its value."""
+    with pytest.warns(pl.HazardWarning) as caught:
+        value = f(*arrays)
+    return [h for w in caught for h in w.message.hazards], value
+
+
+def allocating(kernel):
+    """A kernel that is stepped through for a buffer that it does not use."""
+    def with_scope(x, o):
+        pl.run_scoped(lambda unused: None, BUF)
+        kernel(x, o)
+    return with_scope
+
+
+def copy_block(x, o):
+    o[...] = x[...]
+
+
+def accumulate(x, o):
+    @pl.when(pl.program_id(0) == 0)
+    def _():
+        o[...] = jnp.zeros_like(o)
+    o[...] += x[...]
+
+
+def inside(body, how=OUTER):
+    """The same as pl.pallas_call(body, **how), by emit_pipeline."""
+    return lambda x, o: pltpu.emit_pipeline(body, **how)(x, o)
+
+
+def test_a_revisited_output_block():
+    plain = only(pl.pallas_call(copy_block, shape(8, 8), **OUTER).trace(X).hazards, "revisit")
+    manual = pl.pallas_call(allocating(copy_block), shape(8, 8), **OUTER)
+    emitted = pl.pallas_call(inside(copy_block), shape(8, 8), in_specs=[HBM], out_specs=HBM)
+    for f in (manual, emitted):
+        found = only(called(f, X)[0], "revisit")
+        assert (found.operand, found.step, found.slot) == (plain.operand, plain.step, plain.slot)
+        assert str(found) == str(plain)
+
+
+def test_a_sum_over_the_outer_axis_of_a_pipeline():
+    f = pl.pallas_call(inside(accumulate), shape(8, 8), in_specs=[HBM], out_specs=HBM)
+    stale, revisit = sorted((h for h in called(f, X)[0] if h.step == 2), key=lambda h: h.kind == "revisit")
+    assert re.sub(r" \(line.*?\)", "", str(stale)) == (
+        "step 2: the kernel reads o[slot 0], which holds what an earlier visit left there.\n"
+        "  Initialise it in the first step of its visit. If it is a sum over a grid axis, make that axis the innermost "
+        "(last) of the grid.")
+    assert revisit.kind == "revisit"
+
+
+def test_a_block_that_is_read_back_is_no_revisit():
+    def kernel(x, o):
+        def add(a, before, after):
+            after[...] = before[...] + a[...]
+
+        def once(k):
+            pltpu.emit_pipeline(add, grid=(2,), in_specs=[pl.BlockSpec((4, 8), lambda i: (2 * k + i, 0)), ROWS],
+                                out_specs=[ROWS])(x, o, o)
+        pltpu.emit_pipeline(copy_block, grid=(2,), in_specs=[ROWS], out_specs=[ROWS])(x, o)
+        once(1)
+    f = pl.pallas_call(kernel, shape(8, 8), in_specs=[HBM], out_specs=HBM, on_hazard="raise")
+    np.testing.assert_array_equal(f(X), X[:8] + X[8:])
+
+
+def test_an_input_block_that_is_written():
+    def twice(x, o):
+        x[...] = x[...] * 2
+        o[...] = x[...]
+    how = dict(grid=(4,), in_specs=[ROWS], out_specs=[ROWS])
+    plain = only(called(pl.pallas_call(twice, shape(16, 8), **how), X)[0], "written input")
+    manual = pl.pallas_call(allocating(twice), shape(16, 8), **how)
+    emitted = pl.pallas_call(inside(twice, how), shape(16, 8), in_specs=[HBM], out_specs=HBM)
+    for f in (manual, emitted):
+        found, value = called(f, X)
+        assert str(only(found, "written input")) == str(plain)
+        assert (found[0].operand, found[0].step, found[0].slot, len(found)) == ("x", 0, 0, 1)
+        np.testing.assert_array_equal(value, X * 2)
+
+
+def test_a_copy_into_an_input_in_hbm():
+    def kernel(x, o, b):
+        for i in range(4):
+            rows = pl.ds(4 * i, 4)
+            pltpu.sync_copy(x.at[rows], b)
+            b[...] *= 2
+            pltpu.sync_copy(b, x.at[rows])
+        pltpu.sync_copy(x, o)
+    how = dict(in_specs=[HBM], out_specs=HBM, scratch_shapes=[BUF])
+    found = only(called(pl.pallas_call(kernel, shape(16, 8), **how), X)[0], "written input")
+    assert (found.operand, found.step, found.slot) == ("x", 0, -1)
+    assert re.sub(r" \(line.*?\)", "", str(found)) == (
+        "step 0: the copy b → x[0:4] writes to the input x: the array belongs to the caller, who may see it change, or "
+        "not.\n  Copy to an output, or let one share the input's memory with input_output_aliases.")
+
+    def aliased(x, o, b):
+        kernel(o, o, b)
+    pl.pallas_call(aliased, shape(16, 8), **how, input_output_aliases={0: 0}, on_hazard="raise")(X)
