@@ -112,7 +112,24 @@ class Call:
             if seed is not None and traced.parallel and not traced.manual and not traced.blocks_from_scalars:
                 traced = traced.in_order(_specs.steps_in_order(self.grid, traced.parallel, np.random.default_rng(seed)))
             self._traces[key] = traced
-        return self._traces[key]
+        return self._on_values(key, flat)
+
+    def _on_values(self, key, flat) -> "Traced":
+        """The trace of these operands: on their values, if there are any, where a kernel's own copies may need them."""
+        general = self._traces[key]
+        if not all(isinstance(a, (np.ndarray, jax.Array)) and not isinstance(a, jax.core.Tracer) for a in flat):
+            return general
+        try:
+            if not general.manual:
+                return general
+        except Exception:
+            return general  # what is wrong with the kernel is said where somebody asks what it does
+        values = [(a.shape, np.asarray(a).tobytes()) for a in flat]
+        before, traced = self._traces.get("values", (None, None))  # the last ones only: they may be large
+        if (key, values) != before:
+            traced = general.on(flat)
+            self._traces["values"] = (key, values), traced
+        return traced
 
     def _array(self, a):
         """An operand as JAX takes it: Python numbers as arrays; without x64, 64-bit numbers have 32 bits."""

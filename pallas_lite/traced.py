@@ -32,6 +32,9 @@ from .stages import Lowered
 from .timeline import Timeline, timeline
 from .verify import RACES, Hazard, Hazards, grid_hazards, verify
 
+STAND_INS = ("\n  (The operands' values are unknown here, so the kernel was checked on zeros for integers, ones for "
+             'other numbers. If it is right on the values that it will get, say so with on_hazard="ignore".)')
+
 
 @dataclass(frozen=True, eq=False)
 class Traced:
@@ -44,11 +47,18 @@ class Traced:
     in_tree: Any
     out_tree: Any
     indices: list[tuple[int, ...]]  # the grid position of each step, in the order in which they run
+    given: Any = None  # name -> value of each input, for a kernel whose own copies they may decide
+    general: Any = None  # then: the same for any values
 
     def in_order(self, order) -> "Traced":
         """The same call with its steps in another order: `order` numbers them as they run now."""
         arrays = (x if x.stays_in_hbm else replace(x, blocks=[x.blocks[t] for t in order]) for x in self.arrays)
         return replace(self, arrays=tuple(arrays), indices=[self.indices[t] for t in order])
+
+    def on(self, flat) -> "Traced":
+        """What the call would do on these values of its inputs, rather than on any of their shapes."""
+        given = {x.array: np.array(a) for x, a in zip(self.arrays, flat, strict=False) if not x.is_output}
+        return replace(self, given=given, general=self)
 
     @property
     def parallel(self) -> list[int]:
@@ -68,9 +78,10 @@ class Traced:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Copies and runs, in order. Those of a kernel that starts its own come from stepping through it on ones.
+        """Copies and runs, in order. Those of a kernel that starts its own come from stepping through it.
 
-        (Integers, which may be indices, are zeros there.)
+        On the arrays that were traced; where they are unknown, on zeros for integers, which may be indices, and ones
+        for other numbers.
         """
         if self.manual:
             found = schedule_of(self._dry.log, self.call.name)
@@ -174,12 +185,13 @@ class Traced:
         under_jit = any(isinstance(a, jax.core.Tracer) for a in flat)
         if under_jit or self.call.backend == "xla":
             self._refuse_what_cannot_compile(under_jit)
-            self.report(self.hazards)
-            if self.races:
-                what = "under jax.jit" if under_jit else 'with backend="xla"'
-                raise PallasLiteError(f"{self.call.name}: {what} a call must be free of races, and this one has: "
-                                      f"{self.races[0]}")
-            values = (self._direct(inputs) if self.manual else
+            if not (self._on_stand_ins and self.call.on_hazard == "ignore"):
+                if self.races:
+                    what = "under jax.jit, vmap or grad" if under_jit else 'with backend="xla"'
+                    raise PallasLiteError(f"{self.call.name}: {what} a call must be free of races, and this one has: "
+                                          f"{self.races[0]}{STAND_INS if self._on_stand_ins else ''}")
+                self.report(self.hazards)
+            values = ((self.general or self)._direct(inputs) if self.manual else
                       self.run_compiled(inputs, self.call.params.uninitialized_memory)[0])
         elif self.manual:
             outcome = self._stepped(inputs)
@@ -234,11 +246,20 @@ class Traced:
         return step.run(self.call.kernel, *self.parts, {name: np.asarray(a) for name, a in inputs.items()},
                         self.call.params, self.unflatten)
 
+    @property
+    def _on_stand_ins(self) -> bool:
+        """Is the kernel checked on values that are not those of its operands?"""
+        return self.manual and self.given is None
+
     @cached_property
     def _dry(self) -> step.Outcome:
-        # Indices must lie inside; other numbers should be seen.
-        return self._stepped({name: np.full(a.shape, not np.issubdtype(a.dtype, np.integer), a.dtype)
-                              for name, a in self._inputs.items()})
+        if self.given is not None:
+            return self._stepped(self.given)
+        try:  # indices must lie inside; other numbers should be seen
+            return self._stepped({name: np.full(a.shape, not np.issubdtype(a.dtype, np.integer), a.dtype)
+                                  for name, a in self._inputs.items()})
+        except PallasLiteError as error:
+            raise type(error)(f"{error}{STAND_INS}") from error
 
     @property
     def _inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -258,7 +279,7 @@ class Traced:
         """Arithmetic of the whole kernel; none where Python decides what it does, so that it has no trace."""
         try:
             return count_work(jax.make_jaxpr(self._program)(self._inputs).jaxpr)
-        except jax.errors.JAXTypeError:
+        except (jax.errors.JAXTypeError, PallasLiteError):
             return Counter()
 
     @cached_property

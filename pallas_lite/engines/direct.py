@@ -20,7 +20,7 @@ from ..manual import block_ref, play
 from ..memory import garbage_value
 from ..refs import Ref, TracedMemory, ds, no_arithmetic
 from ..schedule import origin
-from .xla import inside
+from .xla import inside, without_derivative
 
 
 class Direct:
@@ -127,4 +127,4 @@ def compiled(go, shapes):
     which the refs are gone (jax.export).
     """
     platforms = sorted({"cpu", export.default_export_platform()})
-    return jax.custom_batching.sequential_vmap(export.export(jax.jit(go), platforms=platforms)(shapes).call)
+    return without_derivative(export.export(jax.jit(go), platforms=platforms)(shapes).call)

@@ -123,6 +123,13 @@ def _no_derivative(primals, tangents):
                             "it, with jax.custom_vjp; its backward pass may be a kernel too.")
 
 
+def without_derivative(f):
+    """`f` of a call: a batch runs one by one under jax.vmap, and jax.grad says that there is no derivative."""
+    f = jax.custom_jvp(jax.custom_batching.sequential_vmap(f))
+    f.defjvp(_no_derivative)
+    return f
+
+
 def compiled(operands, extras, body, grid):
     """`run` jitted: (inputs, prefetched scalars, what memory holds, traced blocks, refill every visit?).
 
@@ -134,6 +141,4 @@ def compiled(operands, extras, body, grid):
             return fill[is_output][str(dtype)]
         given = [*scalars, *extras[len(scalars):]]
         return run(operands, given, body, grid, inputs, value, every_visit, traced)
-    loop = jax.custom_jvp(jax.custom_batching.sequential_vmap(one))
-    loop.defjvp(_no_derivative)
-    return jax.jit(loop)
+    return jax.jit(without_derivative(one))

@@ -91,8 +91,55 @@ def test_a_batch_over_one_operand_only():
 
 
 def test_a_race_is_refused_under_jit():
-    with pytest.warns(pl.HazardWarning), pytest.raises(pl.PallasLiteError, match="must be free of races, .* x_buf"):
-        jax.jit(double_buffer(wait_in=False))(X)
+    """Once: no warning says the same before."""
+    for transform in (jax.jit, jax.grad):
+        with pytest.raises(pl.PallasLiteError, match="under jax.jit, vmap or grad a call must be free of .* x_buf"):
+            transform(lambda x: double_buffer(wait_in=False)(x).sum())(X)
+
+
+def scatter(**options):
+    """Right for a permutation; with the same row twice, two copies race to it."""
+    def kernel(rows_ref, x_hbm, o_hbm, sem):
+        for i in range(4):
+            pltpu.make_async_copy(x_hbm.at[pl.ds(4 * i, 4)], o_hbm.at[pl.ds(4 * rows_ref[i], 4)], sem).start()
+        for _ in range(4):
+            pltpu.make_async_copy(x_hbm.at[0:4], o_hbm.at[0:4], sem).wait()
+    return pl.pallas_call(kernel, shape(16, 8), in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), HBM], out_specs=HBM,
+                          scratch_shapes=[pltpu.SemaphoreType.DMA], **options)
+
+
+def test_a_trace_of_arrays_looks_at_their_values():
+    f, rows = scatter(), np.array([2, 0, 3, 1], np.int32)
+    same = np.zeros(4, np.int32)
+    assert f.trace(rows, X).hazards == []
+    assert [h.kind for h in f.trace(same, X).hazards] == ["hbm race", "unwritten"]
+    assert f.trace(rows, X).hazards == []  # not those of the values before
+    assert [h.kind for h in f.trace(*map(jax.typeof, (rows, X))).hazards] == ["hbm race", "unwritten"]  # of zeros
+    rows[:] = 0
+    assert f.trace(rows, X).hazards  # an array that changed in place
+
+
+def test_a_trace_of_arrays_knows_a_pipeline_as_long_as_they_say():
+    def kernel(n_ref, x_hbm, o_hbm):
+        pltpu.emit_pipeline(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...]), grid=(n_ref[0],),
+                            in_specs=[ROWS], out_specs=[ROWS])(x_hbm, o_hbm)
+    f = pl.pallas_call(kernel, shape(16, 8), in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), HBM], out_specs=HBM)
+    assert [f.trace(np.array([n], np.int32), X).schedule.steps for n in (4, 2)] == [4, 2]
+
+
+def test_under_jit_a_kernel_is_checked_on_stand_ins_and_says_so():
+    rows = np.array([2, 0, 3, 1], np.int32)
+    with pytest.raises(pl.PallasLiteError, match="checked on zeros for integers.*say so with on_hazard=\"ignore\""):
+        jax.jit(scatter())(rows, X)
+    f = scatter(on_hazard="ignore")
+    np.testing.assert_array_equal(jax.jit(f)(rows, X), f(rows, X))
+    np.testing.assert_array_equal(scatter(backend="xla")(rows, X), f(rows, X))  # there the values are known
+
+
+def test_a_kernel_with_copies_has_no_derivative():
+    for gradient in (jax.grad, lambda f: jax.jit(jax.grad(f)), lambda f: jax.grad(jax.jit(f))):
+        with pytest.raises(pl.NotSupportedError, match="a pallas_call has no derivative.*jax.custom_vjp"):
+            gradient(lambda x: double_buffer()(x).sum())(jnp.asarray(X))
 
 
 def test_a_call_on_values_inside_a_traced_function_is_checked_on_them():
