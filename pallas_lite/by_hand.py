@@ -13,6 +13,7 @@
 Recording runs the loop once, on handles: nothing is copied or computed. Next: verify.py, timeline.py, or `execute`.
 """
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,10 +21,11 @@ import jax
 import numpy as np
 
 from .engines.simulate import simulate
-from .errors import BlockIndexError, PipelineError
+from .errors import BlockIndexError, HazardWarning, PipelineError, many
 from .memory import DEFAULT, InterpretParams
 from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, OperandInfo, Schedule
 from .specs import Operand
+from .verify import Hazard
 
 MOST_EVENTS = 200_000  # a loop that never ends must not fill the memory
 
@@ -167,18 +169,39 @@ def record(loop: Callable, steps: int, *, depth: int | tuple[int, int] = 2, bloc
     if hasattr(done, "send"):
         raise PipelineError(f"{getattr(loop, '__name__', 'the loop')} is a generator or a coroutine, so calling it "
                             "runs nothing. Take yield, async and await out of it.")
-    operands = tuple(OperandInfo(name, array, name == "Y", d, block_bytes)
+    operands = tuple(OperandInfo(name, array, name == "Y", d, block_bytes, array_shape=(int(steps),))
                      for name, array, d in zip("XY", "AB", depths, strict=True))
     name = getattr(loop, "__name__", "loop")
     return Schedule(tuple(tape.events), operands, float(flops), name).with_waits_named()
+
+
+def unwritten(schedule: Schedule, blocks: int | None = None) -> list[Hazard]:
+    """[] or one hazard: a recorded loop leaves some of B's blocks unwritten. `blocks`: of so many, not as recorded.
+
+    Not for verify, whose rule is about moments: these blocks are garbage at any.
+    """
+    shapes = {(x.name, x.array): (x.array_shape, x.block_shape) for x in schedule.operands}
+    if set(shapes) != {("X", "A"), ("Y", "B")} or not all(whole := shapes["Y", "B"]):
+        return []
+    blocks = whole[0][0] // whole[1][0] if blocks is None else blocks
+    sent = {e.block for e in schedule if e.verb == OUT_START}
+    missing = [i for i in range(blocks) if (i,) not in sent]
+    if not missing:
+        return []
+    first = f"B[{missing[0]}]"
+    what = f"{first} is never written: it keeps" if len(missing) == 1 else (
+        f"{len(missing)} of B's {many(blocks, 'block')} are never written, the first is {first}: they keep")
+    mend = f"Send it: copy_out_start(Y[…], {first}), after the step that makes it."
+    return [Hazard("unwritten", f"{what} what memory held.", mend, "Y", 0, -1, ())]
 
 
 def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,
             params: InterpretParams = DEFAULT) -> np.ndarray:
     """B after a recorded loop ran on these blocks of A (first axis: one block a step): the hardware's numbers.
 
-    Slots and B start as garbage (NaN, unless `params` says otherwise), so whole numbers become float32. Raises
-    PipelineError where it would hang, and where the blocks or the kernel's results do not fit.
+    Slots and B start as garbage (NaN, unless `params` says otherwise), so whole numbers become float32. Warns of blocks
+    of B that nobody writes. Raises PipelineError where it would hang, and where the blocks or the kernel's results do
+    not fit.
     """
     a = np.atleast_1d(np.asarray(blocks))
     if not jax.numpy.issubdtype(a.dtype, np.floating):  # jax's own knows bfloat16
@@ -200,4 +223,7 @@ def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,
     size = math.prod(a.shape[1:])
     operands = [Operand(x.name, x.array, x.is_output, x.depth, (a.size,), a.dtype, (size,), (), [])
                 for x in schedule.operands]
-    return simulate(schedule, operands, {"A": a.ravel()}, step, params)["B"].reshape(a.shape)
+    result = simulate(schedule, operands, {"A": a.ravel()}, step, params)["B"].reshape(a.shape)
+    for hazard in unwritten(schedule, len(a)):
+        warnings.warn(HazardWarning(f"{schedule.name}: {hazard}", [hazard]), stacklevel=2)
+    return result

@@ -13,13 +13,13 @@ from functools import cached_property
 import matplotlib
 from matplotlib.axes import Axes
 
-from .by_hand import record
+from .by_hand import record, unwritten
 from .errors import PallasLiteError
 from .hardware import TOY, Machine
 from .plot import plot_timeline
 from .schedule import Schedule
 from .timeline import Timeline, timeline, unit_of
-from .verify import Hazard, verify
+from .verify import Hazard, Hazards, verify
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class View:
 
     @cached_property
     def hazards(self) -> list[Hazard]:
-        """What is wrong with the schedule; [] is nothing."""
-        return verify(self.schedule)
+        """What is wrong with the schedule; [] is nothing. Blocks that a hand-written loop never writes come last."""
+        return Hazards(verify(self.schedule) + unwritten(self.schedule))
 
     @property
     def verdict(self) -> str:

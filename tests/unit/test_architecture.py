@@ -7,8 +7,8 @@ import pytest
 ROOT = Path(__file__).parents[2] / "pallas_lite"
 # Data flows down this list; a module may import only from those above it.
 ORDER = ["errors", "hardware", "schedule", "rolled", "specs", "memory", "refs", "slips", "jaxprs", "pipeline",
-         "engines.record", "engines.simulate", "body", "manual", "by_hand", "races", "clean", "verify", "reports",
-         "engines.xla", "engines.buffers", "engines.step", "engines.log", "engines.direct", "engines.tpu",
+         "engines.record", "engines.simulate", "body", "manual", "races", "clean", "verify", "reports",
+         "by_hand", "engines.xla", "engines.buffers", "engines.step", "engines.log", "engines.direct", "engines.tpu",
          "engines.gpu", "engines.triton", "engines.mosaic_gpu", "stages", "tiles", "mosaic", "cuda", "lowering",
          "clock", "causes", "timeline", "plot", "traced", "call", "show", "widgets", "tpu"]
 LOWERING = {"lowering", "stages", "mosaic", "tiles", "cuda", "engines.tpu", "engines.gpu", "engines.triton",

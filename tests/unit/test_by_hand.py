@@ -1,4 +1,7 @@
 """Hand-written pipelines: recorded, verified, executed and timed like our own."""
+import re
+import warnings
+
 import jax
 import numpy as np
 import pytest
@@ -190,6 +193,37 @@ def test_while_recursion_and_swapped_names():
     assert list(pl.record(loop, 4)) == list(pl.record(with_while, 4))
     assert pl.verify(pl.record(loop, 4)) == []
     np.testing.assert_array_equal(pl.execute(pl.record(loop, 4), BLOCKS), BLOCKS + 1)
+
+
+@pytest.mark.parametrize("sent, text", [
+    ((0, 1, 2), "B[3] is never written: it keeps what memory held.\n  Send it: copy_out_start(Y[…], B[3]), after"),
+    ((0, 2), "2 of B's 4 blocks are never written, the first is B[1]: they keep what memory held.\n  Send it: "),
+    ((), "4 of B's 4 blocks are never written, the first is B[0]"),
+])
+def test_a_block_that_no_copy_goes_to_is_named(sent, text):
+    def loop(N, A, X, Y, B):
+        for i in sent:
+            pl.copy_in_start(A[i], X[0])
+            pl.copy_in_wait(X[0])
+            pl.compute(X[0], Y[0])
+            pl.copy_out_start(Y[0], B[i])
+            pl.copy_out_wait(Y[0])
+    schedule = pl.record(loop, 4)
+    assert pl.verify(schedule) == []  # no choice of moments changes it
+    assert pl.show(loop, 4).verdict.startswith("✗ step 0: " + text) and "svg" in pl.show(loop, 4)._repr_html_()
+    with pytest.warns(pl.HazardWarning, match=re.escape("loop: step 0: " + text)) as caught:
+        got = pl.execute(schedule, BLOCKS)
+    assert [h.kind for h in caught[0].message.hazards] == ["unwritten"]
+    np.testing.assert_array_equal(np.isnan(got[:, 0]), [i not in sent for i in range(4)])
+
+
+def test_all_blocks_written_is_nothing_to_say():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pl.execute(pl.record(loops.rolled, 4), BLOCKS)
+    assert pl.show(loops.rolled, 4).verdict.startswith("✓") and pl.show(loops.rolled, 0).verdict.startswith("✓")
+    with pytest.warns(pl.HazardWarning, match=r"B\[3\] is never written"):  # recorded for fewer blocks than are given
+        pl.execute(pl.record(loops.rolled, 3), BLOCKS)
 
 
 def test_no_blocks_no_runs_and_two_runs_a_block():
