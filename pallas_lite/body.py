@@ -6,6 +6,7 @@ A kernel with copies of its own raises NeedsStepping here; engines/step.py runs 
 """
 import contextlib
 import contextvars
+import copy
 import inspect
 
 import jax
@@ -188,6 +189,12 @@ class Body:
         # Those indexed with a traced start, so that they may be read or written past their end.
         self.moving = [i for i, r in enumerate(refs[len(avals):]) if writes(inner, r)]
         self._step = jax.jit(self._some)
+
+    def at(self, indices) -> "Body":
+        """The same body for steps at other grid positions."""
+        other = copy.copy(self)
+        other.indices = indices
+        return other
 
     def _some(self, ids, values):
         new, past_end = self.apply(ids, values)

@@ -26,9 +26,7 @@ def from_runs(traced, inputs) -> list[Hazard]:
     if traced.parallel and not racy and (carried or len({x.array for x in operands}) < len(operands)):
         backwards = traced.in_order(steps_in_order(body.grid, traced.parallel))
         one, two = (t.run_compiled(inputs, 0, True)[0] for t in (traced, backwards))
-        known = {h.operand for h in [*found, *traced.hazards]}
-        found += [h for x in operands if x.is_output and x.name not in known
-                  for h in order_dependent(x, np.asarray(one[x.array]), np.asarray(two[x.array]), traced.parallel)]
+        found += order_hazards(traced, one, two, [*found, *traced.hazards])
     return [at_events(h, traced.schedule) for h in found]
 
 
@@ -62,6 +60,13 @@ def unspecified(x, first: np.ndarray, second: np.ndarray, third: np.ndarray, rea
             found.append(Hazard(kind, f"output {x.name}: {where(x.name, mask)} {what}", mend, x.name,
                                 *_last_visit(x, mask), ()))
     return found
+
+
+def order_hazards(traced, one, two, found) -> list[Hazard]:
+    """The outputs that differ between two orders of the steps, but for those that `found` has something on."""
+    known = {h.operand for h in found}
+    return [h for x in traced.arrays if x.is_output and x.name not in known
+            for h in order_dependent(x, np.asarray(one[x.array]), np.asarray(two[x.array]), traced.parallel)]
 
 
 def order_dependent(x, forwards: np.ndarray, backwards: np.ndarray, parallel) -> list[Hazard]:

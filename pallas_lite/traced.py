@@ -53,12 +53,18 @@ class Traced:
     def in_order(self, order) -> "Traced":
         """The same call with its steps in another order: `order` numbers them as they run now."""
         arrays = (x if x.stays_in_hbm else replace(x, blocks=[x.blocks[t] for t in order]) for x in self.arrays)
-        return replace(self, arrays=tuple(arrays), indices=[self.indices[t] for t in order])
+        other = replace(self, arrays=tuple(arrays), indices=[self.indices[t] for t in order])
+        if "body" in vars(self):  # traced already: the order does not matter to that
+            vars(other)["body"] = self.body.at(other.indices)
+        return other
 
     def on(self, flat) -> "Traced":
         """What the call would do on these values of its inputs, rather than on any of their shapes."""
         given = {x.array: np.array(a) for x, a in zip(self.arrays, flat, strict=False) if not x.is_output}
         return replace(self, given=given, general=self)
+
+    def _other_order(self, rng=None):
+        return self.in_order(_specs.steps_in_order(self.call.grid, self.parallel, rng))
 
     @property
     def parallel(self) -> list[int]:
@@ -194,10 +200,17 @@ class Traced:
             values = ((self.general or self)._direct(inputs) if self.manual else
                       self.run_compiled(inputs, self.call.params.uninitialized_memory)[0])
         elif self.manual:
-            outcome = self._stepped(inputs)
+            seed, traced = self.call.params.random_seed, self
+            if self.parallel and seed is not None:
+                traced = self._other_order(np.random.default_rng(seed))
+            outcome = traced._stepped(inputs)
             if outcome.stopped:
                 raise outcome.stopped
-            self.report(self._grid_hazards + outcome.hazards)
+            found = self._grid_hazards + outcome.hazards
+            if self.parallel and not any(h.kind in RACES for h in found):
+                other = traced._other_order()._stepped(inputs).values
+                found += [replace(h, slot=-1) for h in reports.order_hazards(self, outcome.values, other, found)]
+            self.report(found)
             values = outcome.values
         else:
             with jax.ensure_compile_time_eval():  # on values, also where a function around the call is being traced
@@ -243,8 +256,8 @@ class Traced:
     # -- kernels with copies of their own
 
     def _stepped(self, inputs) -> step.Outcome:
-        return step.run(self.call.kernel, *self.parts, {name: np.asarray(a) for name, a in inputs.items()},
-                        self.call.params, self.unflatten)
+        inputs = {name: np.asarray(a) for name, a in inputs.items()}
+        return step.run(self.call.kernel, *self.parts, self.indices, inputs, self.call.params, self.unflatten)
 
     @property
     def _on_stand_ins(self) -> bool:

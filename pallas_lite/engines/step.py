@@ -43,8 +43,9 @@ class Outcome(NamedTuple):
 class Step:
     """The machine: buffers, semaphores, copies in flight, and the log of what happened."""
 
-    def __init__(self, params: InterpretParams, filling: int | None = None):
+    def __init__(self, params: InterpretParams, filling: int | None = None, indices=()):
         self.params, self.rng, self.filling = params, params.rng, filling
+        self.indices = indices  # the grid position of each step of the call
         self.races = Races(self.clash)
         self.log: list[Access] = []
         self.found: dict[tuple, Hazard] = {}  # by kind and events
@@ -220,8 +221,8 @@ class Step:
                     if x.is_output and (e.step == 0 or x.blocks[e.step] != x.blocks[e.step - 1]):
                         self.forget(slots[x.name].at[s], left_over=e.step > 0)
                 blocks = [block_ref(slots[x.name].at[s], x) for x, s in zip(operands, e.slots, strict=True)]
-                ids = [np.int32(i) for i in np.unravel_index(e.step, grid)] if grid else []
-                with at_position(ids, grid), jax.disable_jit(), _loops_count_in_int32():
+                ids = self.indices[e.step] if outer else np.unravel_index(e.step, grid) if grid else ()
+                with at_position([np.int32(i) for i in ids], grid), jax.disable_jit(), _loops_count_in_int32():
                     body(blocks)
                 continue
             x = known[e.operand]
@@ -325,14 +326,15 @@ class Step:
                 self.log.pop()
 
 
-def run(kernel, operands, free, extras, grid, inputs, params, unflatten) -> Outcome:
-    """A kernel's values, hazards and log. The parameters are those of manual.play.
+def run(kernel, operands, free, extras, grid, indices, inputs, params, unflatten) -> Outcome:
+    """A kernel's values, hazards and log. The parameters are those of manual.play, and `indices`: the grid
+    position of each step, in the order in which they run.
 
     Memory that nobody had written may be read, and left out of the results: that is reported only where runs on other
     garbage give other results.
     """
     def go(filling=None):
-        here, stopped, homes = Step(params, filling), None, {}
+        here, stopped, homes = Step(params, filling, indices), None, {}
         try:
             with jax.ensure_compile_time_eval():  # also where the call itself is being traced
                 homes = play(here, kernel, operands, free, extras, grid, inputs, unflatten)

@@ -115,3 +115,42 @@ def test_a_copy_into_an_input_in_hbm():
     def aliased(x, o, b):
         kernel(o, o, b)
     pl.pallas_call(aliased, shape(16, 8), **how, input_output_aliases={0: 0}, on_hazard="raise")(X)
+
+
+def carries(x, o, acc):
+    @pl.when(pl.program_id(0) == 0)
+    def _():
+        acc[...] = jnp.zeros_like(acc)
+    acc[...] += x[...]
+    o[...] = acc[...]
+
+
+def carries_and_allocates(x, o, acc):
+    pl.run_scoped(lambda unused: None, BUF)
+    carries(x, o, acc)
+
+
+PARALLEL = dict(grid=(4,), in_specs=[ROWS], out_specs=ROWS,
+                compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)))
+
+
+def test_scratch_carried_along_a_parallel_axis():
+    [(plain, _), (found, value)] = (called(pl.pallas_call(k, shape(16, 8), scratch_shapes=[BUF], **PARALLEL), X)
+                                    for k in (carries, carries_and_allocates))
+    assert (only(found, "parallel axis").step, found[0].operand) == (plain[0].step, "o")
+    assert str(found[0]) == str(plain[0])
+    np.testing.assert_array_equal(value, np.cumsum(np.asarray(X).reshape(4, 4, 8), 0).reshape(16, 8))
+
+
+def test_independent_steps_of_a_parallel_axis_are_no_hazard():
+    f = pl.pallas_call(allocating(copy_block), shape(16, 8), on_hazard="raise", **PARALLEL)
+    np.testing.assert_array_equal(f(X), X)
+
+
+def test_a_seed_shuffles_the_parallel_steps_of_a_kernel_with_copies():
+    def values(kernel):
+        params = pltpu.InterpretParams(random_seed=0, uninitialized_memory=1e6)
+        f = pl.pallas_call(kernel, shape(16, 8), scratch_shapes=[BUF], interpret=params, on_hazard="ignore", **PARALLEL)
+        return np.asarray(f(X + 1))
+    np.testing.assert_array_equal(values(carries_and_allocates), values(carries))
+    assert not (values(carries) == np.cumsum(np.asarray(X + 1).reshape(4, 4, 8), 0).reshape(16, 8)).all()
