@@ -180,19 +180,14 @@ def unwritten(schedule: Schedule, blocks: int | None = None) -> list[Hazard]:
 
     Not for verify, whose rule is about moments: these blocks are garbage at any.
     """
-    shapes = {(x.name, x.array): (x.array_shape, x.block_shape) for x in schedule.operands}
-    if set(shapes) != {("X", "A"), ("Y", "B")} or not all(whole := shapes["Y", "B"]):
+    y = schedule.operands[-1] if schedule.operands else None
+    if not y or (y.name, y.array) != ("Y", "B") or not y.array_shape:
         return []
-    blocks = whole[0][0] // whole[1][0] if blocks is None else blocks
-    sent = {e.block for e in schedule if e.verb == OUT_START}
-    missing = [i for i in range(blocks) if (i,) not in sent]
-    if not missing:
-        return []
-    first = f"B[{missing[0]}]"
-    what = f"{first} is never written: it keeps" if len(missing) == 1 else (
-        f"{len(missing)} of B's {many(blocks, 'block')} are never written, the first is {first}: they keep")
-    mend = f"Send it: copy_out_start(Y[…], {first}), after the step that makes it."
-    return [Hazard("unwritten", f"{what} what memory held.", mend, "Y", 0, -1, ())]
+    blocks, sent = blocks or y.array_shape[0] // y.block_shape[0], {e.block for e in schedule if e.verb == OUT_START}
+    missing = [f"B[{i}]" for i in range(blocks) if (i,) not in sent]
+    what = f"{len(missing)} of B's {many(blocks, 'block')} never written, the first {[*missing, ''][0]}: garbage stays."
+    mend = "Send each to its place with copy_out_start(Y[…], B[…]), after the step that makes it."
+    return [Hazard("unwritten", what, mend, "Y", 0, -1, ())] if missing else []
 
 
 def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,

@@ -18,10 +18,8 @@ def surely_clean(schedule: Schedule) -> bool:
     writes_hbm = [x.array for x in operands if x.is_output]
     if any(x.array in writes_hbm for x in operands if not x.is_output) or len(set(writes_hbm)) < len(writes_hbm):
         return False  # arrays that share memory: their blocks may meet
-    if any(x.is_output and x.starts is not None for x in operands):
-        return False  # windows of one array may overlap
-    if (c.slots < 0).any():
-        return False  # a step that leaves an operand alone
+    if any(x.is_output and x.starts is not None for x in operands) or (c.slots < 0).any():
+        return False  # windows of one array may overlap; steps leave an operand alone
     is_output = np.array([x.is_output for x in operands], bool)
     deepest = 1 + max(c.slot.max(initial=0), c.slots.max(initial=0))
 

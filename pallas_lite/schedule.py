@@ -236,8 +236,8 @@ class Schedule:
     def describe(self, e: Event) -> str:
         """One event as the literature writes it.  copy_in_start(A[1] → X[1])"""
         if e.verb == RUN:
-            used = ", ".join(f"{x.name}[{s}]" for x, s in zip(self.operands, e.slots, strict=True)
-                             if str(s) != "-1")  # a loop's slots are expressions
+            slots = zip(self.operands, e.slots, strict=True)  # those of a loop are expressions
+            used = ", ".join(f"{x.name}[{s}]" for x, s in slots if str(s) != "-1")
             return f"run step {e.step} on {used}"
         x = self.operand(e.operand)
         slot = f"{x.name}[{e.slot}]"

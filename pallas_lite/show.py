@@ -75,15 +75,11 @@ class NoView:
 
     why: str
 
-    @property
-    def verdict(self) -> str:
-        """Where a view says whether the schedule is race-free, this says why there is none."""
-        return self.why
-
     def __str__(self) -> str:
         return self.why
 
     __repr__ = __str__
+    verdict = property(__str__, doc="Where a view says whether the schedule is race-free, this says why there is none.")
 
 
 def show(what: Schedule | Callable, steps: int = 4, *, depth: int = 2, machine: Machine = TOY,

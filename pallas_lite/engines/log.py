@@ -35,8 +35,8 @@ def schedule_of(log, name: str) -> Schedule:
     def copy(number, is_wait, step):
         key, is_out, (buffer, near), (array, far) = copies[number]
         verb = (OUT_WAIT if is_wait else OUT_START) if is_out else IN_WAIT if is_wait else IN_START
-        if verb == OUT_WAIT and events:  # a late one is on behalf of the next step, as in a hand-written loop
-            step = max(step, events[-1].step)
+        # A late wait for a copy out is on behalf of the next step, as in a hand-written loop.
+        step = max(step, events[-1].step if verb == OUT_WAIT and events else 0)
         given = log[number].block
         block = given[1] if given else _block(far, windows[key], array.shape)
         events.append(Event(verb, step, infos[key].name, block, max(buffer.slot_of(near), 0)))
@@ -75,10 +75,9 @@ def _infos(copies, log, windows) -> dict:
             sizes = tuple(b - a for a, b in far)
             shape = tuple(sizes[d] for d in _cut(windows[key], array.shape))
             info = OperandInfo(buffer.name, array.name, is_out, depth, math.prod(sizes) * array.dtype.itemsize, shape)
-        base = name = info.name.partition(" (")[0]  # emit_pipeline's "x (2)" is numbered anew
-        n = 1
-        while name in names:  # a buffer that is filled from one array and sent to another, or in parts
-            n, name = n + 1, f"{base}_{n + 1}"
+        # A buffer may be filled from one array and sent to another, or in parts; emit_pipeline numbers its own "x (2)".
+        base = info.name.partition(" (")[0]
+        name = next(n for n in [base, *(f"{base}_{k}" for k in range(2, len(names) + 2))] if n not in names)
         names.add(name)
         infos[key] = replace(info, name=name)
     return infos

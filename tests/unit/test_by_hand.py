@@ -196,9 +196,9 @@ def test_while_recursion_and_swapped_names():
 
 
 @pytest.mark.parametrize("sent, text", [
-    ((0, 1, 2), "B[3] is never written: it keeps what memory held.\n  Send it: copy_out_start(Y[…], B[3]), after"),
-    ((0, 2), "2 of B's 4 blocks are never written, the first is B[1]: they keep what memory held.\n  Send it: "),
-    ((), "4 of B's 4 blocks are never written, the first is B[0]"),
+    ((0, 1, 2), "1 of B's 4 blocks never written, the first B[3]: garbage stays.\n  Send each to its place"),
+    ((0, 2), "2 of B's 4 blocks never written, the first B[1]: garbage stays.\n  Send"),
+    ((), "4 of B's 4 blocks never written, the first B[0]: garbage stays.\n  Send"),
 ])
 def test_a_block_that_no_copy_goes_to_is_named(sent, text):
     def loop(N, A, X, Y, B):
@@ -222,7 +222,7 @@ def test_all_blocks_written_is_nothing_to_say():
         warnings.simplefilter("error")
         pl.execute(pl.record(loops.rolled, 4), BLOCKS)
     assert pl.show(loops.rolled, 4).verdict.startswith("✓") and pl.show(loops.rolled, 0).verdict.startswith("✓")
-    with pytest.warns(pl.HazardWarning, match=r"B\[3\] is never written"):  # recorded for fewer blocks than are given
+    with pytest.warns(pl.HazardWarning, match=r"1 of B's 4 blocks never written"):  # recorded for 3, and given 4
         pl.execute(pl.record(loops.rolled, 3), BLOCKS)
 
 
