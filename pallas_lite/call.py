@@ -60,7 +60,9 @@ def pallas_call(kernel, out_shape=None, *, grid_spec=None, grid=(), in_specs=Non
     if isinstance(in_specs, _specs.BlockSpec):
         raise SpecError(f"{kernel_name(kernel)}: in_specs is one BlockSpec; give a list: in_specs=[pl.BlockSpec(…)].")
     params = interpret if isinstance(interpret, InterpretParams) else InterpretParams()
-    return Call(kernel, out_shape, _specs.normalize_grid(grid), in_specs, out_specs, scratch_shapes, prefetched,
+    grid = _specs.normalize_grid(grid)
+    _specs.check_compiler_params(compiler_params, grid)
+    return Call(kernel, out_shape, grid, in_specs, out_specs, scratch_shapes, prefetched,
                 dict(input_output_aliases or {}), params, name or kernel_name(kernel), cost_estimate, compiler_params,
                 on_hazard, backend)
 

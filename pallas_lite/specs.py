@@ -3,7 +3,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -117,6 +117,7 @@ class BlockSpec:
 
 
 no_block_spec = BlockSpec()
+SEMANTICS = ("parallel", "arbitrary", "core_parallel", "subcore_parallel", "sequential")  # the last on a GPU
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,27 @@ def normalize_grid(grid) -> tuple[int, ...]:
         if not known:
             raise SpecError(f"grid={grid}: each entry must be a whole number of steps, 1 or more, not {size!r}.")
     return tuple(map(operator.index, sizes))
+
+
+def check_compiler_params(params, grid: tuple[int, ...]) -> None:
+    """Raises SpecError where `params` or its dimension_semantics would say nothing: a slip would go unseen."""
+    if params is None:
+        return
+    if isinstance(params, type) or not is_dataclass(params):
+        raise SpecError(f"compiler_params={params!r}; give pltpu.CompilerParams(dimension_semantics=(…,)).")
+    given = getattr(params, "dimension_semantics", None)
+    if given is None:
+        return
+    if not isinstance(given, (tuple, list)):
+        raise SpecError(f'dimension_semantics={given!r}; give a tuple with one word for each grid axis, such as '
+                        f'("parallel",).')
+    for axis, word in enumerate(given):
+        if str(getattr(word, "name", word)).lower() not in SEMANTICS:
+            raise SpecError(f'dimension_semantics={given}: entry {axis} is {word!r}; choose "parallel" (the steps of '
+                            'the axis may run in any order) or "arbitrary" (in the order of the grid).')
+    if len(given) != len(grid):
+        raise SpecError(f"dimension_semantics={given} has {many(len(given), 'entry', 'entries')}, but the grid {grid} "
+                        f"has {many(len(grid), 'axis', 'axes')}. Give one for each.")
 
 
 def steps_in_order(grid: tuple[int, ...], parallel, rng=None) -> list[int]:

@@ -8,6 +8,7 @@ import pytest
 from jax.experimental import pallas as upstream
 
 import pallas_lite as pl
+from pallas_lite import tpu as pltpu
 
 
 def shape(*dims, dtype=jnp.float32):
@@ -216,6 +217,10 @@ X4 = jnp.arange(16.0)
 BLOCK = pl.BlockSpec((4,), lambda i: (i,))
 
 
+def semantics(*words):
+    return pl.pallas_call(copy, shape(16), grid=4, compiler_params=pltpu.CompilerParams(dimension_semantics=words))
+
+
 @pytest.mark.parametrize("call, error, text", [
     (lambda: pl.pallas_call(copy, shape(16), grid=(4,), in_specs=[pl.BlockSpec((4,), lambda i: (i * 4,))],
                             out_specs=BLOCK)(X4), pl.BlockIndexError,
@@ -264,6 +269,14 @@ BLOCK = pl.BlockSpec((4,), lambda i: (i,))
                                                                                              "flat"),
     (lambda: pl.pallas_call(copy, shape(8), grid=(2,), in_specs=[BLOCK], out_specs=BLOCK,
                             input_output_aliases={0: 0})(X4), pl.SpecError, "one shape and dtype"),
+    (lambda: semantics("paralel"), pl.SpecError, "entry 0 is 'paralel'; choose \"parallel\""),
+    (lambda: pl.pallas_call(copy, shape(16), grid=4, compiler_params=pltpu.CompilerParams("parallel")), pl.SpecError,
+     "give a tuple with one word for each grid axis"),
+    (lambda: semantics("parallel", pltpu.ARBITRARY), pl.SpecError, "has 2 entries, but the grid \\(4,\\) has 1 axis"),
+    (lambda: semantics(), pl.SpecError, "has 0 entries, but the grid \\(4,\\) has 1 axis. Give one for each"),
+    (lambda: pl.pallas_call(copy, shape(16), grid=4, compiler_params={"dimension_semantics": ("parallel",)}),
+     pl.SpecError, "give pltpu.CompilerParams\\(dimension_semantics="),
+    (lambda: pl.pallas_call(copy, shape(16), compiler_params=pltpu.CompilerParams), pl.SpecError, "give pltpu.Comp"),
     (lambda: pl.program_id(0), pl.PallasLiteError, "only meaningful inside a kernel"),
     (lambda: pl.Buffered(0), pl.SpecError, "1 or more"),
     (lambda: pl.InterpretParams(dma_execution_mode="late"), pl.SpecError, "choose"),
