@@ -126,12 +126,10 @@ class Call:
                 return general
         except Exception:
             return general  # what is wrong with the kernel is said where somebody asks what it does
-        values = [(a.shape, np.asarray(a).tobytes()) for a in flat]
-        before, traced = self._traces.get("values", (None, None))  # the last ones only: they may be large
-        if (key, values) != before:
-            traced = general.on(flat)
-            self._traces["values"] = (key, values), traced
-        return traced
+        values = key, [np.asarray(a).tobytes() for a in flat]
+        if self._traces.get("values", (None,))[0] != values:  # the last ones only: they may be large
+            self._traces["values"] = values, general.on(flat)
+        return self._traces["values"][1]
 
     def _array(self, a):
         """An operand as JAX takes it: Python numbers as arrays; without x64, 64-bit numbers have 32 bits."""

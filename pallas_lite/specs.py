@@ -117,7 +117,7 @@ class BlockSpec:
 
 
 no_block_spec = BlockSpec()
-SEMANTICS = ("parallel", "arbitrary", "core_parallel", "subcore_parallel", "sequential")  # the last on a GPU
+SEMANTICS = {"parallel", "arbitrary", "core_parallel", "subcore_parallel", "sequential"}  # the last on a GPU
 
 
 @dataclass(frozen=True)
@@ -192,23 +192,13 @@ def normalize_grid(grid) -> tuple[int, ...]:
 
 def check_compiler_params(params, grid: tuple[int, ...]) -> None:
     """Raises SpecError where `params` or its dimension_semantics would say nothing: a slip would go unseen."""
-    if params is None:
-        return
-    if isinstance(params, type) or not is_dataclass(params):
+    if params is not None and (isinstance(params, type) or not is_dataclass(params)):
         raise SpecError(f"compiler_params={params!r}; give pltpu.CompilerParams(dimension_semantics=(…,)).")
     given = getattr(params, "dimension_semantics", None)
-    if given is None:
-        return
-    if not isinstance(given, (tuple, list)):
-        raise SpecError(f'dimension_semantics={given!r}; give a tuple with one word for each grid axis, such as '
-                        f'("parallel",).')
-    for axis, word in enumerate(given):
-        if str(getattr(word, "name", word)).lower() not in SEMANTICS:
-            raise SpecError(f'dimension_semantics={given}: entry {axis} is {word!r}; choose "parallel" (the steps of '
-                            'the axis may run in any order) or "arbitrary" (in the order of the grid).')
-    if len(given) != len(grid):
-        raise SpecError(f"dimension_semantics={given} has {many(len(given), 'entry', 'entries')}, but the grid {grid} "
-                        f"has {many(len(grid), 'axis', 'axes')}. Give one for each.")
+    words = [str(getattr(w, "name", w)).lower() for w in given] if isinstance(given, (tuple, list)) else [given]
+    if given is not None and (len(words) != len(grid) or not set(words) <= SEMANTICS):
+        raise SpecError(f'dimension_semantics={given!r}: give a tuple with one word for each axis of the grid {grid}: '
+                        '"parallel" (its steps may run in any order) or "arbitrary" (in the order of the grid).')
 
 
 def steps_in_order(grid: tuple[int, ...], parallel, rng=None) -> list[int]:
