@@ -119,13 +119,9 @@ class Call:
     def _on_values(self, key, flat) -> "Traced":
         """The trace of these operands: on their values, if there are any, where a kernel's own copies may need them."""
         general = self._traces[key]
-        if not all(isinstance(a, (np.ndarray, jax.Array)) and not isinstance(a, jax.core.Tracer) for a in flat):
+        known = all(isinstance(a, (np.ndarray, jax.Array)) and not isinstance(a, jax.core.Tracer) for a in flat)
+        if not known or not general.manual:
             return general
-        try:
-            if not general.manual:
-                return general
-        except Exception:
-            return general  # what is wrong with the kernel is said where somebody asks what it does
         values = key, [np.asarray(a).tobytes() for a in flat]
         if self._traces.get("values", (None,))[0] != values:  # the last ones only: they may be large
             self._traces["values"] = values, general.on(flat)
