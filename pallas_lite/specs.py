@@ -195,7 +195,7 @@ def check_compiler_params(params, grid: tuple[int, ...]) -> None:
     if params is not None and (isinstance(params, type) or not is_dataclass(params)):
         raise SpecError(f"compiler_params={params!r}; give pltpu.CompilerParams(dimension_semantics=(…,)).")
     given = getattr(params, "dimension_semantics", None)
-    words = [str(getattr(w, "name", w)).lower() for w in given] if isinstance(given, (tuple, list)) else [given]
+    words = [str(getattr(w, "name", w)).lower() for w in given] if isinstance(given, (tuple, list)) else [None]
     if given is not None and (len(words) != len(grid) or not set(words) <= SEMANTICS):
         raise SpecError(f'dimension_semantics={given!r}: give a tuple with one word for each axis of the grid {grid}: '
                         '"parallel" (its steps may run in any order) or "arbitrary" (in the order of the grid).')
