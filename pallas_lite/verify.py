@@ -136,7 +136,9 @@ class _Walk:
             self.report("sends nothing", e, number)
         ends = (block, slot) if e.verb == IN_START else (slot, block)
         self.races.start(number, *ends, (e.operand, e.slot, e.verb), size_of(part))
-        if e.verb == OUT_START:
+        if e.verb == IN_START:
+            self.left.pop((x.array, e.block), None)  # an aliased input reads back what an output left
+        else:
             if (x.array, e.block) in self.left:
                 self.revisits[x.name].append((self.left[x.array, e.block], number))
             self.left[x.array, e.block] = number

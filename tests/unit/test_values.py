@@ -226,6 +226,24 @@ def test_a_block_list_in_prefetched_scalars_chooses_the_blocks():
         f.trace(shape(3, dtype=jnp.int32), x)
 
 
+def test_a_revisited_output_block_that_an_alias_reads_back_is_not_lost():
+    def kernel(x_ref, before_ref, o_ref):
+        o_ref[...] = before_ref[...] + x_ref[...]
+
+    def f(rows, steps, **options):
+        block = pl.BlockSpec((2,), lambda k, i: (i,))
+        each = pl.BlockSpec((2,), lambda k, i: (rows * k + i,))
+        return pl.pallas_call(kernel, shape(2 * rows), grid=(steps, rows), in_specs=[each, block], out_specs=block,
+                              **options)
+    x = jnp.arange(24.0)
+    alias = f(4, 3, input_output_aliases={1: 0})
+    np.testing.assert_array_equal(alias(x, jnp.zeros(8)), np.asarray(x).reshape(3, 8).sum(0))
+    assert alias.trace(x, jnp.zeros(8)).hazards == []
+    assert [h.kind for h in f(4, 3).trace(x, jnp.zeros(8)).hazards] == ["revisit"]
+    # Read back too early: that is a race, and nothing else.
+    assert {h.kind for h in f(2, 6, input_output_aliases={1: 0}).trace(x, jnp.zeros(4)).hazards} == {"hbm race"}
+
+
 def test_an_aliased_input_and_output_share_their_memory():
     def double(x_ref, o_ref):
         o_ref[...] = x_ref[...] * 2
