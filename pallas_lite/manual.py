@@ -67,9 +67,11 @@ def make_async_copy(src_ref, dst_ref, sem) -> AsyncCopy:
     if src_ref.shape != dst_ref.shape or src_ref.dtype != dst_ref.dtype:
         raise SpecError(f"make_async_copy: the source is {src_ref!r} and the target {dst_ref!r}; a copy needs the same "
                         "shape and dtype on both sides. Select the part with .at[...].")
-    if sem.size != 1 or not sem.memory.is_semaphore:
-        raise SpecError(f"make_async_copy: {sem!r} is not one semaphore. Give SemaphoreType.DMA in scratch_shapes, or "
-                        "one of several with sem.at[i].")
+    if sem.size != 1 or sem.memory.is_semaphore is not _specs.SemaphoreType.DMA:
+        what = ("one semaphore" if sem.size != 1 or not sem.memory.is_semaphore else
+                f"for copies: it is a SemaphoreType.{sem.memory.is_semaphore.name}")
+        raise SpecError(f"make_async_copy: {sem!r} is not {what}. Give SemaphoreType.DMA in scratch_shapes, or one of "
+                        "several with sem.at[i].")
     return AsyncCopy(src_ref, dst_ref, sem)
 
 
@@ -119,16 +121,23 @@ def run_scoped(f, *types, **kw_types) -> Any:
                        lambda *refs: f(*refs[:len(types)], **dict(zip(kw_types, refs[len(types):], strict=True))))
 
 
-def emit_pipeline(body, *, grid, in_specs=(), out_specs=(), **unused):
+def emit_pipeline(body, *, grid, in_specs=(), out_specs=(), dimension_semantics=None, core_axis=None,
+                  core_axis_name=None, tiling=None, trace_scopes=True, no_pipelining=False):
     """A pipeline inside a kernel: call the result on HBM refs, inputs first. Its body gets refs of blocks in SRAM.
 
     The same pipeline as pallas_call's; program_id and num_programs inside the body are this pipeline's. `scratches` of
     the call are refs that the body gets after the blocks. Input depths of any Buffered(n); index maps may use values
-    of the kernel around them.
+    of the kernel around them, and read its scalars. A grid with 0 steps does nothing. There is one core, and no tiling
+    to choose: `dimension_semantics`, `core_axis`, `core_axis_name`, `tiling` and `trace_scopes` change nothing.
     """
     _machine("emit_pipeline")
-    grid = (grid,) if np.ndim(grid) == 0 else tuple(grid)
-    grid = _specs.normalize_grid([int(g) if is_static(g) else g for g in grid])
+    if no_pipelining:
+        raise NotSupportedError("emit_pipeline: no_pipelining=True is not supported here. Give each BlockSpec "
+                                "pipeline_mode=pl.Buffered(1), or copy with sync_copy in a loop.")
+    grid = tuple(int(g) if is_static(g) else g for g in ((grid,) if np.ndim(grid) == 0 else grid))
+    if any(is_static(g) and g == 0 for g in grid):
+        return lambda *refs, scratches=(): None
+    grid = _specs.normalize_grid(grid)
     in_specs = list(in_specs) if isinstance(in_specs, (list, tuple)) else [in_specs]
     out_specs = list(out_specs) if isinstance(out_specs, (list, tuple)) else [out_specs]
 

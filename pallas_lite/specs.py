@@ -290,7 +290,7 @@ def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars
     if not in_kernel:
         _check_traceable(index_map, where, grid, scalars)
     with jax.ensure_compile_time_eval():  # the indices are known, also where the call is being traced
-        return _evaluate(index_map, where, grid, rank, scalars)
+        return _evaluate(index_map, where, grid, rank, scalars, in_kernel)
 
 
 def _check_traceable(index_map, where, grid, scalars):
@@ -310,17 +310,18 @@ def _check_traceable(index_map, where, grid, scalars):
                         "argument.")
 
 
-def _evaluate(index_map, where, grid, rank, scalars):
+def _evaluate(index_map, where, grid, rank, scalars, in_kernel):
     table = []
     for indices in itertools.product(*map(range, grid)):
         index = index_map(*indices, *scalars)
         index = tuple(index) if isinstance(index, (tuple, list)) else (index,)
         if not table:
             _check_index(index, where, indices, rank)
-            if not all(isinstance(b, (int, np.integer)) for b in index):
+            if not in_kernel and not all(isinstance(b, (int, np.integer)) for b in index):
                 # It computes with jnp: one vectorised call is quicker.
                 return list(zip(*(c.tolist() for c in _traced_columns(index_map, grid, scalars)), strict=True))
-        table.append(index)
+        # In a kernel it may read refs, which have values, but only one after the other.
+        table.append(tuple(map(int, index)) if in_kernel else index)
     return table
 
 

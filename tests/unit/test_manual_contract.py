@@ -1,6 +1,7 @@
 """What a call reports of its blocks, it reports of a kernel with copies of its own too."""
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -154,3 +155,48 @@ def test_a_seed_shuffles_the_parallel_steps_of_a_kernel_with_copies():
         return np.asarray(f(X + 1))
     np.testing.assert_array_equal(values(carries_and_allocates), values(carries))
     assert not (values(carries) == np.cumsum(np.asarray(X + 1).reshape(4, 4, 8), 0).reshape(16, 8)).all()
+
+
+TABLE = jnp.array([3, 1, 0, 2])
+SMEM = pl.BlockSpec(memory_space=pltpu.SMEM)
+
+
+def test_the_index_map_of_a_pipeline_reads_a_table():
+    def kernel(table, x, o):
+        pltpu.emit_pipeline(copy_block, grid=(4,), in_specs=[pl.BlockSpec((4, 8), lambda i: (table[i], 0))],
+                            out_specs=[ROWS])(x, o)
+    f = pl.pallas_call(kernel, shape(16, 8), in_specs=[SMEM, HBM], out_specs=HBM, on_hazard="raise")
+    expected = np.asarray(X).reshape(4, 4, 8)[np.asarray(TABLE)].reshape(16, 8)
+    np.testing.assert_array_equal(f(TABLE, X), expected)
+    np.testing.assert_array_equal(jax.jit(f)(TABLE, X), expected)
+    spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(), in_specs=[HBM], out_specs=HBM)
+    np.testing.assert_array_equal(pl.pallas_call(kernel, shape(16, 8), grid_spec=spec)(TABLE, X), expected)
+
+
+def test_a_pipeline_of_no_steps_does_nothing():
+    def kernel(n, x, o):
+        pltpu.sync_copy(x, o)
+        pltpu.emit_pipeline(lambda a, b: b.__setitem__(..., a[...] + 1), grid=(n[0],), in_specs=[ROWS],
+                            out_specs=[ROWS])(x, o)
+    f = pl.pallas_call(kernel, shape(16, 8), in_specs=[SMEM, HBM], out_specs=HBM, on_hazard="raise")
+    for n in (0, 2):
+        np.testing.assert_array_equal(f(jnp.array([n]), X), X.at[:4 * n].add(1))
+
+
+def test_what_emit_pipeline_does_not_have_is_refused():
+    def call(**options):
+        return pl.pallas_call(inside(copy_block, dict(grid=(2,), in_specs=[ROWS], out_specs=[ROWS]) | options), shape(8, 8), in_specs=[HBM], out_specs=HBM)(X)
+    with pytest.raises(TypeError, match="should_accumulate_out"):
+        call(should_accumulate_out=True)
+    with pytest.raises(pl.NotSupportedError, match=r"no_pipelining=True is not supported here. Give each BlockSpec"):
+        call(no_pipelining=True)
+    call(dimension_semantics=("arbitrary",), trace_scopes=False, core_axis=None)
+
+
+@pytest.mark.parametrize("kind", [pltpu.SemaphoreType.REGULAR, pltpu.SemaphoreType.BARRIER])
+def test_a_copy_takes_a_semaphore_for_copies(kind):
+    def kernel(x, o, sem):
+        pltpu.async_copy(x, o, sem).wait()
+    f = pl.pallas_call(kernel, shape(16, 8), in_specs=[HBM], out_specs=HBM, scratch_shapes=[kind])
+    with pytest.raises(pl.SpecError, match=f"is not for copies: it is a SemaphoreType.{kind.name}. Give Semaphore"):
+        f(X)
