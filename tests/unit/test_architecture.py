@@ -63,4 +63,4 @@ def test_the_line_budget():
     lines = {name: code_lines(path) for name, path in FILES.items()}
     lowering = sum(n for name, n in lines.items() if name in LOWERING)
     assert lowering <= 1100
-    assert sum(lines.values()) - lowering <= 3700
+    assert sum(lines.values()) - lowering <= 3800

@@ -185,7 +185,8 @@ def test_a_pipeline_of_no_steps_does_nothing():
 
 def test_what_emit_pipeline_does_not_have_is_refused():
     def call(**options):
-        return pl.pallas_call(inside(copy_block, dict(grid=(2,), in_specs=[ROWS], out_specs=[ROWS]) | options), shape(8, 8), in_specs=[HBM], out_specs=HBM)(X)
+        how = dict(grid=(2,), in_specs=[ROWS], out_specs=[ROWS])
+        return pl.pallas_call(inside(copy_block, how | options), shape(8, 8), in_specs=[HBM], out_specs=HBM)(X)
     with pytest.raises(TypeError, match="should_accumulate_out"):
         call(should_accumulate_out=True)
     with pytest.raises(pl.NotSupportedError, match=r"no_pipelining=True is not supported here. Give each BlockSpec"):
