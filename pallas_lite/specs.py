@@ -57,8 +57,9 @@ class Scratch:
     memory_space: MemorySpace | SemaphoreType
 
 
-def is_semaphore(scratch) -> bool:
-    return isinstance(scratch.memory_space, SemaphoreType)
+def is_semaphore(scratch) -> SemaphoreType | bool:
+    """Of which kind, if it is one; else False."""
+    return isinstance(scratch.memory_space, SemaphoreType) and scratch.memory_space
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,7 @@ class Direct:
         return self.memory(name, value)
 
     def allocate(self, kind, name=None):
-        return self._unwritten(name or "scoped", kind.shape, kind.dtype,
-                               _specs.is_semaphore(kind) and kind.memory_space)
+        return self._unwritten(name or "scoped", kind.shape, kind.dtype, _specs.is_semaphore(kind))
 
     def scoped(self, kinds, f):
         return f(*(self.allocate(kind, name) for name, kind in kinds))

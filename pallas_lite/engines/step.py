@@ -100,7 +100,7 @@ class Step:
 
     def allocate(self, kind, name=None):
         self.scopes += 1
-        semaphore = _specs.is_semaphore(kind) and kind.memory_space
+        semaphore = _specs.is_semaphore(kind)
         value = np.zeros(kind.shape, np.int32) if semaphore else self.garbage(kind.shape, kind.dtype)
         return Ref(Buffer(self, name or f"scoped{self.scopes}", value, is_semaphore=semaphore,
                           steers=kind.memory_space is _specs.SMEM))

@@ -287,7 +287,7 @@ class Machine:
     def __init__(self, scalars):
         self.index_scalars, self.pipelines = scalars, 0
 
-    def home(self, name, shape, dtype, given):
+    def home(self, name, shape, dtype, given, is_input=False):
         return Window(Memory(name, given))
 
     def scalars(self, name, memory):
