@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from .engines.simulate import simulate
-from .errors import BlockIndexError, HazardWarning, PipelineError, many
+from .errors import BlockIndexError, HazardWarning, PipelineError, expect, many
 from .memory import DEFAULT, InterpretParams
 from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, OperandInfo, Schedule
 from .specs import Operand
@@ -159,6 +159,7 @@ def record(loop: Callable, steps: int, *, depth: int | tuple[int, int] = 2, bloc
     `block_bytes` and `flops` (operations a step) give it a time; the defaults take 1 µs each on hardware.TOY.
     Raises what the loop raises: BlockIndexError and PipelineError name the place and the mend.
     """
+    expect(Callable, loop, "a loop is a function of (N, A, X, Y, B); the schedule of a call is f.trace(x).schedule")
     depths = depth if isinstance(depth, tuple) and len(depth) == 2 else (depth, depth)
     for what, n, least in ("steps", steps, 0), ("depth", depths[0], 1), ("depth", depths[1], 1):
         if not isinstance(n, (int, np.integer)) or n < least:

@@ -44,6 +44,12 @@ def many(n: int, noun: str, plural: str = "") -> str:
     return f"{n} {noun if n == 1 else plural or noun + 's'}"
 
 
+def expect(kind, given, text: str) -> None:
+    """Raises SpecError where an argument is of another kind. `text` says what is taken, and where to get it."""
+    if not isinstance(given, kind):
+        raise SpecError(f"{text}. This is of type {type(given).__name__}.")
+
+
 def takes(f, *args, **kwargs) -> bool:
     """Can a function be called so? True also where it has no signature: then the call itself will tell."""
     try:

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import specs as _specs
 from .body import NeedsStepping, parameter_names, position, run_kernel
-from .errors import NotSupportedError, PallasLiteError, SpecError
+from .errors import NotSupportedError, PallasLiteError, SpecError, expect
 from .refs import Ref, is_static
 
 machine = contextvars.ContextVar("the machine that runs the kernel", default=None)
@@ -116,6 +116,9 @@ def run_scoped(f, *types, **kw_types) -> Any:
     A ref that is used after that raises SpecError; a copy still in flight then is reported as a hazard.
     """
     here = _machine("run_scoped")
+    for kind in (*types, *kw_types.values()):
+        expect((_specs.Scratch, _specs.SemaphoreType), kind, "run_scoped allocates pltpu.VMEM(shape, dtype), "
+                                                             "pltpu.SMEM(…) or pltpu.SemaphoreType.DMA")
     names = (parameter_names(f) + [None] * len(types))[:len(types)]
     return here.scoped([*zip(names, types, strict=True), *kw_types.items()],
                        lambda *refs: f(*refs[:len(types)], **dict(zip(kw_types, refs[len(types):], strict=True))))

@@ -4,6 +4,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from .errors import expect
 from .schedule import IN_START, OUT_START, RUN, Event
 from .timeline import LANES, Timeline, unit_of
 from .verify import Hazard
@@ -21,6 +22,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     latency α. `hazards` (of `verify`) are marked with a red frame where they happen. `limit`: the end of the time axis,
     in seconds, to draw two timelines to one scale. Beyond 160 boxes the labels go.
     """
+    expect(Timeline, timeline, "plot_timeline takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
     if ax is None:
         ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
     unit, name = unit_of(timeline.total)

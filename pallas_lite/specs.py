@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .errors import BlockIndexError, SpecError, many, takes
+from .errors import BlockIndexError, SpecError, expect, many, takes
 from .schedule import OperandInfo, window
 
 
@@ -27,6 +27,7 @@ class MemorySpace(Enum):
         return self.value
 
     def __call__(self, shape, dtype) -> "Scratch":
+        expect((tuple, list), shape, f"{self.name}: the shape is a tuple, such as (8, 128)")
         return Scratch(tuple(shape), np.dtype(dtype), self)
 
 
@@ -41,6 +42,7 @@ class SemaphoreType(Enum):
     BARRIER = "barrier"
 
     def __call__(self, shape) -> "Scratch":
+        expect((tuple, list), shape, f"SemaphoreType.{self.name}: the shape is a tuple, such as (2,)")
         return Scratch(tuple(shape), self.dtype, self)
 
     shape = property(lambda self: (), doc="Of one semaphore: ().")

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import causes
 from .clock import Play, play_of
+from .errors import expect
 from .hardware import TOY, Machine
 from .schedule import CODE, IN_START, OUT_START, RUN, Schedule
 from .verify import Hazard
@@ -176,6 +177,8 @@ def timeline(schedule: Schedule, machine: Machine = TOY, *, step_seconds: float 
 
     `step_seconds`: how long the core takes for a step, where that is known better than Y/F has it.
     """
+    expect(Schedule, schedule, "timeline takes a schedule: f.trace(x).schedule, or call f.trace(x).timeline(machine)")
+    expect(Machine, machine, "timeline takes a machine: one of pl.hardware, such as pl.hardware.TPU_V5E")
     if step_seconds is None:  # Y/F: each unit's work at its own rate, one after the other
         rest = schedule.flops - sum(n for *_, n in schedule.work)
         step_seconds = rest / machine.flops + sum(n / machine.rate(unit, dtype) for unit, dtype, n in schedule.work)

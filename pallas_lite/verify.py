@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .clean import surely_clean
-from .errors import many
+from .errors import expect, many
 from .races import Races, Rectangles
 from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, Schedule, size_of, window
 
@@ -93,6 +93,7 @@ class Hazards(list):
 
 def verify(schedule: Schedule) -> list[Hazard]:
     """The hazards of a schedule, in program order; an empty list means that no choice of moments changes a result."""
+    expect(Schedule, schedule, "verify takes a schedule: f.trace(x).schedule, or record(loop, steps)")
     return Hazards(() if surely_clean(schedule) else _Walk(schedule).hazards)
 
 

@@ -299,3 +299,27 @@ def test_a_name_that_is_not_here_says_the_nearest_way(name, text):
     with pytest.raises(pl.NotSupportedError, match=rf"pallas_lite.{name} is not supported here. .*{text}"):
         getattr(pl, name)
     assert not hasattr(pl, name) and not hasattr(pl, "no_such_name")
+
+
+def scopes(x_ref, o_ref):
+    pl.run_scoped(lambda buf_ref: None, (8, 128))
+
+
+@pytest.mark.parametrize("call, text", [
+    (pl.verify, "verify takes a schedule: f.trace\\(x\\).schedule.* This is of type Traced."),
+    (pl.timeline, "timeline takes a schedule: f.trace\\(x\\).schedule"),
+    (pl.plot_timeline, "plot_timeline takes a timeline: .* or f.trace\\(x\\).timeline\\(machine\\)"),
+    (lambda t: t.timeline("v5e"), "one of pl.hardware, such as pl.hardware.TPU_V5E. This is of type str."),
+    (lambda t: pl.record(3, 4), "a loop is a function of .* This is of type int."),
+    (lambda t: pltpu.VMEM(8, jnp.float32), "VMEM: the shape is a tuple, such as \\(8, 128\\). This is of type int."),
+    (lambda t: pltpu.SemaphoreType.DMA(2), "SemaphoreType.DMA: the shape is a tuple, such as \\(2,\\)"),
+    (lambda t: pl.pallas_call(scopes, shape(16))(X4), "run_scoped allocates pltpu.VMEM.* This is of type tuple."),
+])
+def test_an_argument_of_another_kind_names_the_right_one(call, text):
+    with pytest.raises(pl.SpecError, match=text):
+        call(pl.pallas_call(copy, shape(16)).trace(X4))
+
+
+def test_a_trace_that_is_shown_names_its_schedule():
+    assert "the schedule of a call is f.trace(x).schedule. This is of type Traced." in str(
+        pl.show(pl.pallas_call(copy, shape(16)).trace(X4)))
