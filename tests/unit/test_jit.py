@@ -1,5 +1,6 @@
 """Calls under jax.jit and jax.vmap: the values of the call outside, also for kernels with copies of their own."""
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -153,3 +154,43 @@ def test_a_call_on_values_inside_a_traced_function_is_checked_on_them():
     np.testing.assert_array_equal(value, x + dataclasses.replace(f, on_hazard="ignore")(x))
     with pytest.raises(pl.PallasLiteError, match="Initialise an accumulator"):
         jax.lax.scan(lambda c, _: (c + dataclasses.replace(f, on_hazard="raise")(x), None), x, length=2)
+
+
+def accumulates(x_ref, o_ref):
+    o_ref[...] += x_ref[...]
+
+
+def writes_its_input(x_ref, o_ref):
+    x_ref[...] *= 2
+    o_ref[...] = x_ref[...]
+
+
+def copies(x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
+@pytest.mark.parametrize("kernel, out_block, eager, under_jit", [
+    (accumulates, lambda i, j: (i, j), ["uninitialised"], []),
+    (writes_its_input, lambda i, j: (i, j), ["written input"], []),
+    (copies, lambda i, j: (0, j), ["unvisited", "revisit"], ["unvisited", "revisit"]),
+])
+def test_what_is_said_on_arrays_and_what_under_jit(kernel, out_block, eager, under_jit):
+    f = pl.pallas_call(kernel, jax.ShapeDtypeStruct((4, 4), np.float32), grid=(2, 2), out_specs=pl.BlockSpec(
+        (2, 2), out_block), in_specs=[pl.BlockSpec((2, 2), lambda i, j: (i, j))])
+    for call, kinds in ((f, eager), (jax.jit(f), under_jit)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call(np.ones((4, 4), np.float32))
+        assert sorted(h.kind for w in caught for h in w.message.hazards) == sorted(kinds)
+
+
+def test_blocks_chosen_by_traced_scalars_are_not_checked():
+    spec = pltpu.PrefetchScalarGridSpec(1, (4,), [pl.BlockSpec((2,), lambda i, table: (i,))],
+                                        pl.BlockSpec((2,), lambda i, table: (table[i],)))
+    f = pl.pallas_call(lambda table, x, o: copies(x, o), jax.ShapeDtypeStruct((4,), np.float32), grid_spec=spec)
+    table, x = np.array([0, 1, 0, 1], np.int32), np.ones(8, np.float32)
+    with pytest.warns(pl.HazardWarning, match="written again"):
+        f(table, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        jax.jit(f)(table, x)
