@@ -104,6 +104,15 @@ def test_the_xla_backend_refuses_a_race():
         f(np.ones(4, np.float32))
 
 
+def test_the_refusal_names_a_race_where_another_hazard_comes_first():
+    f = pl.pallas_call(copy, shape(4), grid=(5,), in_specs=[pl.BlockSpec((2,), lambda i: (i // 4,))],
+                       out_specs=pl.BlockSpec((2,), lambda i: (i % 2,)), input_output_aliases={0: 0}, backend="xla",
+                       on_hazard="ignore")
+    assert [h.kind for h in f.trace(shape(4)).hazards] == ["revisit", "hbm race"]
+    with pytest.raises(pl.PallasLiteError, match="free of races, and this one has: step 3: copy_out of x"):
+        f(np.ones(4, np.float32))
+
+
 def test_vmap_of_jit_of_a_kernel_with_when():
     def kernel(x_ref, o_ref):
         @pl.when(x_ref[0] > 0)  # differs from batch to batch
