@@ -52,6 +52,11 @@ class Ref:
         return tuple(self._sizes[d] for d in self._kept)
 
     @property
+    def kept(self) -> tuple[int, ...]:
+        """The dimensions of the memory that the window sees."""
+        return self._kept
+
+    @property
     def dtype(self):
         """The type of the elements."""
         return self.memory.dtype

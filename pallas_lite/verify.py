@@ -185,6 +185,8 @@ class _Walk:
             self.report("refilled", b, first, second, first=a)
         else:
             aliased = " Or do not alias them: a pallas_call waits no earlier." if a.operand != b.operand else ""
+            if a.verb == b.verb and self.operands[a.operand].starts:
+                aliased = " In a pallas_call, which waits no earlier, let the windows of its steps not overlap."
             self.report("met in HBM", b, first, second, first=a, aliased=aliased)
 
 

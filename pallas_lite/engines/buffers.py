@@ -57,8 +57,17 @@ class Buffer:
         one = len(self.shape) > 1 and self.shape[0] > 1 and rectangle[0][1] - rectangle[0][0] == 1
         return rectangle[0][0] if one or self.is_slots else -1
 
-    def show(self, rectangle, at="") -> str:
-        """A window as it is written: x_buf[1, 0:4]. Dimensions at the end that it covers are left out."""
+    def show(self, rectangle, at="", kept=None) -> str:
+        """A window as it is written: x_buf[1, 0:4]. Dimensions at the end that it covers are left out.
+
+        With `kept`, as the kernel writes a ref that sees these dimensions: an index in the others, and no slot.
+        """
+        if kept is not None:
+            spans = [(d, f"{a}:{b}" if d in kept else str(a)) for d, (a, b) in enumerate(rectangle)
+                     if not self.is_slots or d and (d in kept or self.shape[d] > 1)]
+            while spans and spans[-1][0] in kept and rectangle[spans[-1][0]] == (0, self.shape[spans[-1][0]]):
+                spans.pop()
+            return f"{self.name}{at}[{', '.join(s for _, s in spans)}]" if spans else self.name
         spans = [str(a) if b - a == 1 and n > 1 or self.is_slots and d == 0 else f"{a}:{b}"
                  for d, ((a, b), n) in enumerate(zip(rectangle, self.shape, strict=True))]
         if self.is_slots:
@@ -81,13 +90,15 @@ class Access(NamedTuple):
     remote: bool = False
     block: Any = None  # of a pipeline's own copy: (its OperandInfo, block, slot)
     copies: tuple[int, ...] = ()  # which copies a wait completes
+    kept: tuple = (None, None)  # of a copy: the dimensions that its two refs see
 
     @property
-    def call(self) -> str:
-        """A copy as the kernel makes it: make_async_copy(x.at[0], buf, sem)."""
-        source, target = (buffer.show(r, ".at") for buffer, r in self.windows)
+    def wait(self) -> str:
+        """The wait for a copy, as the kernel writes it: make_async_copy(x.at[0], buf, sem).wait()."""
+        source, target = (buffer.show(r, ".at", k) for (buffer, r), k in zip(self.windows, self.kept, strict=True))
         name = "make_async_remote_copy" if self.remote else "make_async_copy"
-        return f"{name}({source}, {target}, {self.semaphore.replace('[', '.at[')})"
+        half = "" if not self.remote else "_send" if self.verb == SEND else "_recv"
+        return f"{name}({source}, {target}, {self.semaphore.replace('[', '.at[')}).wait{half}()"
 
 
 def rectangle_of(ref):

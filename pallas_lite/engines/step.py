@@ -121,7 +121,7 @@ class Step:
                     names = ", ".join(r.memory.name for r in refs)
                     self.report("never waited",
                                 f"{self.show(number)} is still in flight where the scope of {names} ends.",
-                                f"Call {a.call}.wait() inside the function that run_scoped calls.", number)
+                                f"Call {a.wait} inside the function that run_scoped calls.", number)
         for buffer in gone:
             buffer.freed = True
 
@@ -135,7 +135,7 @@ class Step:
 
     def _key(self, semaphore):
         key = buffer, rectangle = rectangle_of(semaphore)
-        self.names[key] = buffer.show(rectangle)
+        self.names[key] = buffer.show(rectangle, kept=semaphore.kept)
         return key
 
     # -- copies
@@ -143,7 +143,8 @@ class Step:
     def start(self, source, target, key, block=None, sender=None):
         ends = rectangle_of(source), rectangle_of(target)
         names = ", ".join(self.names[k] for k in (sender, key) if k in self.names)
-        more = {"semaphore": names, "block": block, "remote": sender is not None}
+        more = {"semaphore": names, "block": block, "remote": sender is not None,
+                "kept": (source.kept, target.kept)}
         sources, targets = (buffer.places.find(rectangle) for buffer, rectangle in ends)
         number = self._note(SEND if sender else COPY, *ends, **more)
         if any(p.last is None and not p.writes for p in sources):
@@ -293,9 +294,14 @@ class Step:
         if a.block:
             mend = ("Only the pipeline can wait for that copy: keep to the refs that it gives to its body, or do this "
                     "after the pipeline.")
+        elif key := next((k for k, copies in self.races.in_flight.items() if first in copies and self.races.taken[k]),
+                         None):
+            others = ", ".join(self.show(n) for n in self.races.in_flight[key] if n != first)
+            mend = (f"A wait before may have had the bytes of {others}: the two share semaphore {self.names.get(key)}. "
+                    "Give each copy a semaphore of its own, or wait for all of them first.")
         else:
             before = f"line {b.line[1]}" if b.line else "the pipeline's copy"
-            mend = f"Wait for it first{mend}: {a.call}.wait() before {before}."
+            mend = f"Wait for it first{mend}: {a.wait} before {before}."
         this = self.show(second) + " starts" * (b.verb in (COPY, SEND))
         self.report(name, f"{this} while {self.show(first)} of step {a.step} is still in flight.", mend, first, second)
 
@@ -314,7 +320,7 @@ class Step:
                     what = (f"may be the one that is not waited for: semaphore {self.names.get(key)} gets {owed} bytes "
                             f"from {len(copies)} copies, and waits take {taken}. {owed - taken} are left in it.")
                 self.report("never waited", f"{self.show(number)} {what}",
-                            f"Call {self.log[number].call}.wait() before the kernel ends.", number)
+                            f"Call {self.log[number].wait} before the kernel ends.", number)
         for array, buffer in outputs.items():
             self.races.final(buffer.places.places.values())
             for rectangle in merged(r for r, p in buffer.places.places.items()

@@ -10,7 +10,7 @@ import pallas_lite as pl
 from pallas_lite import tpu as pltpu
 
 from .test_manual import HBM, shape
-from .test_manual_hazards import BUF, only
+from .test_manual_hazards import BUF, SEM, only
 
 X = jnp.arange(128, dtype=jnp.float32).reshape(16, 8)
 ROWS = pl.BlockSpec((4, 8), lambda i: (i, 0))
@@ -201,3 +201,48 @@ def test_a_copy_takes_a_semaphore_for_copies(kind):
     f = pl.pallas_call(kernel, shape(16, 8), in_specs=[HBM], out_specs=HBM, scratch_shapes=[kind])
     with pytest.raises(pl.SpecError, match=f"is not for copies: it is a SemaphoreType.{kind.name}. Give Semaphore"):
         f(X)
+
+
+def test_a_semaphore_that_two_copies_share():
+    def kernel(x, o, a, b, sem):
+        first, second = pltpu.async_copy(x.at[0:4], a, sem), pltpu.async_copy(x.at[4:8], b, sem)
+        first.wait()
+        a[...] += 1
+        second.wait()
+        pltpu.sync_copy(a, o)
+    f = pl.pallas_call(kernel, shape(4, 8), in_specs=[HBM], out_specs=HBM, scratch_shapes=[BUF, BUF, SEM])
+    found = f.trace(X).hazards[0]
+    assert found.kind == "read before wait"
+    assert re.sub(r" \(line.*?\)", "", found.mend) == (
+        "A wait before may have had the bytes of the copy x[4:8] → b: the two share semaphore sem. Give each copy a "
+        "semaphore of its own, or wait for all of them first.")
+
+
+def never_waited(start, *scratch):
+    """The mend for a copy that `start` starts on x, o and scratch."""
+    f = pl.pallas_call(lambda *refs: (start(*refs), None)[1], shape(16, 8), in_specs=[HBM], out_specs=HBM,
+                       scratch_shapes=scratch)
+    return next(h for h in f.trace(X).hazards if h.kind == "never waited").mend
+
+
+def test_mends_can_be_typed():
+    one, sems = pltpu.VMEM((1, 4, 8), jnp.float32), pltpu.SemaphoreType.DMA((1,))
+    assert never_waited(lambda x, o, buf, sem: pltpu.async_copy(x.at[0:4], buf.at[0], sem.at[0]), one, sems) == (
+        "Call make_async_copy(in0.at[0:4], scratch0.at[0], scratch1.at[0]).wait() before the kernel ends.")
+    in_pipeline = never_waited(lambda x, o, sem: pltpu.emit_pipeline(
+        lambda a, b: pltpu.async_copy(a, b, sem), grid=(1,), in_specs=[ROWS], out_specs=[ROWS])(x, o), SEM)
+    assert in_pipeline == "Call make_async_copy(in0, out0, scratch0).wait() before the kernel ends."
+
+    def remote(x, o, send, receive):
+        copy = pltpu.make_async_remote_copy(x, o, send, receive, device_id=0)
+        copy.start()
+        copy.wait_send()
+    assert never_waited(remote, SEM, SEM) == (
+        "Call make_async_remote_copy(in0, out0, scratch0, scratch1).wait_recv() before the kernel ends.")
+
+
+def test_output_windows_that_overlap():
+    window = pl.BlockSpec((pl.Element(4), 8), lambda i: (2 * i, 0))
+    f = pl.pallas_call(copy_block, shape(8, 8), grid=(3,), in_specs=[ROWS], out_specs=window)
+    assert f.trace(X).hazards[0].mend == ("Wait for that copy (slot 0 of o) first. In a pallas_call, which waits no "
+                                          "earlier, let the windows of its steps not overlap.")

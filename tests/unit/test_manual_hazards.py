@@ -113,7 +113,7 @@ def test_a_copy_that_a_pipeline_overtakes():
     found = [h for h in in_a_pipeline(body).trace(X).hazards if "pipeline's copy" in h.message]
     check(found[0], "x", 1, 0,
           "step 1: the pipeline's copy x[8:12] → x[slot 0] starts while the copy x[slot 0] → bufs[0] (line) of "
-          "step 0 is still in flight.\n  Wait for it first, or use another slot: make_async_copy(x.at[slot 0], "
+          "step 0 is still in flight.\n  Wait for it first, or use another slot: make_async_copy(x, "
           "bufs.at[0], sems.at[0]).wait() before the pipeline's copy.")
 
 
@@ -197,8 +197,8 @@ def test_a_remote_copy_is_read_when_its_send_is_waited_for(mode):
 def test_a_source_that_changes_before_the_send_is_waited_for():
     check(only(remote(False, True).trace(X).hazards, "overwrite in flight"), "buf", 0, -1,
           "step 0: the kernel writes buf (line) while the copy buf → o[0:4] (line) of step 0 is still in flight.\n  "
-          "Wait for it first, or use another slot: make_async_remote_copy(buf, o.at[0:4], send, receive).wait() before "
-          "line.")
+          "Wait for it first, or use another slot: make_async_remote_copy(buf, o.at[0:4], send, receive).wait_send() "
+          "before line.")
 
 
 def test_a_remote_copy_that_nobody_waits_to_receive():
