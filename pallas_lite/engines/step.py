@@ -7,6 +7,7 @@ import contextlib
 import math
 import os
 import sys
+from bisect import bisect
 from collections import Counter, defaultdict, deque
 from functools import partial
 from typing import NamedTuple
@@ -51,7 +52,8 @@ class Step:
         self.found: dict[tuple, Hazard] = {}  # by kind and events
         self.pending = defaultdict(deque)  # semaphore -> (number, bytes, move or None) of copies in flight
         self.had = defaultdict(int)  # semaphore -> bytes taken by waits and not yet matched to a finished copy
-        self.last_wait = {}  # semaphore -> number of the wait that completed its last copies
+        self.key = {}  # number of a copy -> its semaphore
+        self.waits = defaultdict(list)  # semaphore -> numbers of the waits on it
         self.names = {}  # semaphore -> how the kernel calls it
         self.lines = Counter()  # (line, verb, buffer) -> times
         self.at = None  # the step of the outermost pipeline that has more than one
@@ -169,6 +171,7 @@ class Step:
         self._launch(number, sources, targets, key, amount, move)
 
     def _launch(self, number, sources, targets, key, amount, move):
+        self.key[number] = key  # first, as to start may be to clash
         self.races.start(number, sources, targets, key, amount)
         if self.params.lands_at_once(self.rng):
             move()
@@ -179,7 +182,7 @@ class Step:
         amount, left = _bytes(target), self.races.owed[key] - self.races.taken[key]
         if not self.races.wait(key, amount):
             number = self._note(WAIT, rectangle_of(target), block=block)
-            before = self.last_wait.get(key)
+            before = (self.waits[key] or [None])[-1]
             mend = ("Start the copy before this wait, or drop the wait." if before is None else
                     f"What was started was waited for already{self.where(before)}: drop this wait, or start the copy "
                     "again before it.")
@@ -196,7 +199,7 @@ class Step:
             done.append(number)
             if move:
                 move()
-        self.last_wait[key] = self._note(WAIT, rectangle_of(target), block=block, copies=tuple(done))
+        self.waits[key].append(self._note(WAIT, rectangle_of(target), block=block, copies=tuple(done)))
 
     # -- pipelines: pallas_call's own, and emit_pipeline's
 
@@ -287,16 +290,15 @@ class Step:
         return f"the kernel {a.verb}s {a.windows[0][0].show(a.windows[0][1])}{self.where(number)}"
 
     def clash(self, kind, first, second):
-        a, b = self.log[first], self.log[second]
+        a, b, key = self.log[first], self.log[second], self.key[first]
         name, mend = ("read before wait", "") if kind == "read" else ("overwrite in flight", ", or use another slot")
         if b.verb in (COPY, SEND) and any(buffer.in_hbm for buffer, _ in common(a, b)):
             name = "hbm race"
         if a.block:
             mend = ("Only the pipeline can wait for that copy: keep to the refs that it gives to its body, or do this "
                     "after the pipeline.")
-        elif key := next((k for k, copies in self.races.in_flight.items() if first in copies and self.races.taken[k]),
-                         None):
-            others = ", ".join(self.show(n) for n in self.races.in_flight[key] if n != first)
+        elif bisect(self.waits[key], first) < bisect(self.waits[key], second):
+            others = ", ".join(self.show(n) for n in self.races.in_flight[key] if n != first) or "another copy"
             mend = (f"A wait before may have had the bytes of {others}: the two share semaphore {self.names.get(key)}. "
                     "Give each copy a semaphore of its own, or wait for all of them first.")
         else:

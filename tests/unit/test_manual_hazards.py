@@ -295,3 +295,18 @@ def test_a_parallel_axis_of_a_kernel_with_copies():
                        scratch_shapes=[BUF], compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)))
     found = only(f.trace(X).hazards, "parallel axis")
     assert (found.operand, found.step) == ("o", 1)
+
+
+def test_a_shared_semaphore_is_the_mend_where_the_wait_is_there():
+    def kernel(x, o, a, b, sem):
+        first, second = pltpu.async_copy(x.at[0:4], a, sem), pltpu.async_copy(x.at[4:8], b, sem)
+        first.wait()  # any four rows: it may be the second copy that has arrived
+        a[...] += 1
+        second.wait()
+        pltpu.sync_copy(a, o.at[0:4])
+        pltpu.sync_copy(b, o.at[4:8])
+        pltpu.sync_copy(x.at[8:16], o.at[8:16])
+    found = call(kernel, BUF, BUF, SEM).trace(X).hazards
+    assert [(h.kind, h.operand) for h in found] == [("read before wait", "a"), ("overwrite in flight", "a")]
+    for hazard in found:  # the second is found when all is over
+        assert "two share semaphore sem. Give each copy a semaphore of its own, or wait for all" in hazard.mend
