@@ -9,7 +9,6 @@ from enum import Enum
 from typing import Any
 
 import jax
-import numpy as np
 
 from . import specs as _specs
 from .body import NeedsStepping, parameter_names, position, run_kernel
@@ -137,9 +136,11 @@ def emit_pipeline(body, *, grid, in_specs=(), out_specs=(), dimension_semantics=
     if no_pipelining:
         raise NotSupportedError("emit_pipeline: no_pipelining=True is not supported here. Give each BlockSpec "
                                 "pipeline_mode=pl.Buffered(1), or copy with sync_copy in a loop.")
-    grid = tuple(int(g) if is_static(g) else g for g in ((grid,) if np.ndim(grid) == 0 else grid))
+    grid = tuple(int(g) if is_static(g) else g for g in (grid if isinstance(grid, (tuple, list)) else (grid,)))
     if any(is_static(g) and g == 0 for g in grid):
         return lambda *refs, scratches=(): None
+    if any(isinstance(g, jax.core.Tracer) for g in grid):
+        raise NotSupportedError("emit_pipeline under jax.jit: its grid must be Python ints.")
     grid = _specs.normalize_grid(grid)
     in_specs = list(in_specs) if isinstance(in_specs, (list, tuple)) else [in_specs]
     out_specs = list(out_specs) if isinstance(out_specs, (list, tuple)) else [out_specs]

@@ -15,7 +15,6 @@ from jax import export, lax
 
 from .. import specs as _specs
 from ..body import at_position, when
-from ..errors import NotSupportedError
 from ..manual import block_ref, play
 from ..memory import garbage_value
 from ..refs import Ref, TracedMemory, ds, no_arithmetic
@@ -66,8 +65,6 @@ class Direct:
     def pipeline(self, operands, refs, grid, body, outer=False):
         """A loop over the steps. A block is taken where its visit begins, or sent where it ends; slots keep theirs."""
         steps = math.prod(grid)
-        if any(isinstance(g, jax.core.Tracer) for g in grid):
-            raise NotSupportedError("emit_pipeline under jax.jit: its grid must be Python ints.")
         slots = [self._unwritten(x.name, (x.depth, *x.block_shape), x.dtype) for x in operands]
         visit = [jax.new_ref(jnp.int32(-1)) for _ in operands]
 

@@ -181,6 +181,8 @@ def test_a_pipeline_of_no_steps_does_nothing():
     f = pl.pallas_call(kernel, shape(16, 8), in_specs=[SMEM, HBM], out_specs=HBM, on_hazard="raise")
     for n in (0, 2):
         np.testing.assert_array_equal(f(jnp.array([n]), X), X.at[:4 * n].add(1))
+    with pytest.raises(pl.NotSupportedError, match="its grid must be Python ints"):
+        jax.jit(f)(jnp.array([2]), X)
 
 
 def test_what_emit_pipeline_does_not_have_is_refused():
