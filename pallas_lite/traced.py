@@ -196,7 +196,7 @@ class Traced:
                     what = "under jax.jit, vmap or grad" if under_jit else 'with backend="xla"'
                     raise PallasLiteError(f"{self.call.name}: {what} a call must be free of races, and this one has: "
                                           f"{self.races[0]}{STAND_INS if self._on_stand_ins else ''}")
-                self.report(self.hazards)
+                self.report(self.hazards, STAND_INS if self._on_stand_ins else "")
             values = ((self.general or self)._direct(inputs) if self.manual else
                       self.run_compiled(inputs, self.call.params.uninitialized_memory)[0])
         elif self.manual:
@@ -303,11 +303,11 @@ class Traced:
         check_arity(self.call.kernel, args, kwargs)
         return self.operands, free, self._named_extras, self.call.grid
 
-    def report(self, hazards) -> None:
+    def report(self, hazards, proviso="") -> None:
         """Warn of hazards, or raise, as the call's `on_hazard` says."""
         if self.call.on_hazard == "ignore" or not hazards:
             return
-        text = f"{self.call.name}: {Hazards(hazards)}"
+        text = f"{self.call.name}: {Hazards(hazards)}{proviso}"
         if self.call.on_hazard == "raise":
             raise PallasLiteError(text)
         warnings.warn(HazardWarning(text, hazards), stacklevel=4)

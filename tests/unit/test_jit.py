@@ -126,6 +126,9 @@ def test_a_trace_of_arrays_knows_a_pipeline_as_long_as_they_say():
                             in_specs=[ROWS], out_specs=[ROWS])(x_hbm, o_hbm)
     f = pl.pallas_call(kernel, shape(16, 8), in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), HBM], out_specs=HBM)
     assert [f.trace(np.array([n], np.int32), X).schedule.steps for n in (4, 2)] == [4, 2]
+    with pytest.warns(pl.HazardWarning, match="(?s)never written.*was checked on zeros"), pytest.raises(
+            pl.NotSupportedError, match="emit_pipeline under jax.jit: its grid must be Python ints"):
+        jax.jit(f)(np.array([4], np.int32), X)
 
 
 def test_under_jit_a_kernel_is_checked_on_stand_ins_and_says_so():
