@@ -27,4 +27,6 @@ def lower(traced, platform: str) -> Lowered:
     if traced.races:
         raise PallasLiteError(f"{traced.call.name}: only a program that is free of races is lowered, and this one has: "
                               f"{traced.races[0]}")
+    if traced.indices != sorted(traced.indices):  # shuffled for the simulator: a program counts the grid in its order
+        traced = traced.in_order(sorted(range(traced.steps), key=traced.indices.__getitem__))
     return PLATFORMS[platform](traced)

@@ -101,6 +101,19 @@ def test_odd_grids_at_any_depth(shape, block, depth):
         assert started == copies(traced.schedule)
 
 
+def test_a_seed_that_shuffles_the_simulator_leaves_the_program_in_grid_order():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * 2
+    spec, x = pl.BlockSpec((8, 128), lambda i: (i, 0)), normal(64, 128)
+    call = pl.pallas_call(kernel, f32(64, 128), grid=8, in_specs=[spec], out_specs=spec,
+                          compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
+                          interpret=pl.InterpretParams(random_seed=3))
+    traced = call.trace(x)
+    assert traced.indices != sorted(traced.indices)
+    [out], _ = run(traced, x)
+    np.testing.assert_array_equal(out, x * 2)
+
+
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_any_index_map(data):
