@@ -205,18 +205,24 @@ def grid_hazards(operands, indices, parallel: list[int], schedule: Schedule) -> 
             mend = "Make the grid or the index map cover every block."
             found.append(Hazard("unvisited", what, mend, y.name, 0, -1, ()))
         for axis in parallel:
-            first = {}
-            for t, (position, block) in enumerate(zip(indices, y.blocks, strict=True)):
-                other = first.setdefault(block, (t, position[axis]))
-                if other[1] != position[axis]:
-                    what = (f"output block {y.info.show(block)} is written by step {other[0]} too, and grid axis "
-                            f"{axis} between them is parallel: its steps may run in any order, or on two cores.")
-                    mend = (f'Mark axis {axis} "arbitrary" in dimension_semantics, or give each of its steps an output '
-                            "block of its own.")
-                    found.append(Hazard("parallel axis", what, mend, y.name, t, int(schedule.columns.slots[t, i]),
-                                        (int(schedule.runs[other[0]]), int(schedule.runs[t]))))
-                    break
+            if two := two_on_a_block(y, indices, axis):
+                other, t = two
+                what = (f"output block {y.info.show(y.blocks[t])} is written by step {other} too, and grid axis "
+                        f"{axis} between them is parallel: its steps may run in any order, or on two cores.")
+                mend = (f'Mark axis {axis} "arbitrary" in dimension_semantics, or give each of its steps an output '
+                        "block of its own.")
+                found.append(Hazard("parallel axis", what, mend, y.name, t, int(schedule.columns.slots[t, i]),
+                                    (int(schedule.runs[other]), int(schedule.runs[t]))))
     return found
+
+
+def two_on_a_block(y, indices, axis: int) -> tuple[int, int] | None:
+    """The first two steps that differ along a grid axis and share a block of this output; None if no two do."""
+    first = {}
+    for t, block in enumerate(y.blocks):
+        if indices[first.setdefault(block, t)][axis] != indices[t][axis]:
+            return first[block], t
+    return None
 
 
 def _unvisited(y) -> tuple:

@@ -12,6 +12,7 @@ from jax import lax
 
 from ..errors import PallasLiteError
 from ..schedule import origin as origin
+from ..verify import two_on_a_block
 
 
 def parallel_axes(traced) -> tuple[int, ...]:
@@ -35,13 +36,9 @@ def parallel_axes(traced) -> tuple[int, ...]:
 
 def _shared(traced, axis):
     """(output, step, step, block) of two steps that differ along the axis and write one block; None without any."""
-    along = np.indices(traced.call.grid).reshape(len(traced.call.grid), -1)[axis]
-    for y in (x for x in traced.operands if x.is_output):
-        first = {}
-        for t, block in enumerate(y.blocks):
-            if along[first.setdefault(block, t)] != along[t]:
-                return y.name, first[block], t, block
-    return None
+    outputs = (y for y in traced.operands if y.is_output)
+    return next(((y.name, *two, y.blocks[two[1]]) for y in outputs
+                 if (two := two_on_a_block(y, traced.indices, axis))), None)
 
 
 class Grid:
