@@ -11,14 +11,7 @@ from jax.experimental.pallas import tpu as upstream_tpu
 import pallas_lite as pl
 
 from . import median
-
-
-def add(pallas, n, block, **how):
-    def kernel(x_ref, y_ref, o_ref):
-        o_ref[...] = x_ref[...] + y_ref[...]
-    spec = pallas.BlockSpec((block, block), lambda i, j: (i, j))
-    return pallas.pallas_call(kernel, jax.ShapeDtypeStruct((n, n), jnp.float32), grid=(n // block, n // block),
-                              in_specs=[spec, spec], out_specs=spec, **how)
+from ._kernels import add
 
 
 def main() -> None:

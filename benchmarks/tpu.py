@@ -13,12 +13,14 @@ import tempfile
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 from jax.experimental import pallas as upstream
 
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
 from pallas_lite.mosaic import CHIPS
+
+from . import _kernels
+from ._kernels import shape
 
 # (array, block): large arrays, since the compiler may keep a small one in VMEM as a whole.
 WINDOWS = [((2048, 1024), (256, 256)), ((2048, 1024), (512, 128)), ((4096, 1024), (8, 128)), ((4096, 1024), (1, 128)),
@@ -60,41 +62,16 @@ def refusal(lowered, target) -> str:
     return ""
 
 
-def shape(*dims):
-    return jax.ShapeDtypeStruct(dims, jnp.float32)
-
-
 def add(pallas, block, depth=2):
-    def kernel(x_ref, y_ref, o_ref):
-        o_ref[...] = x_ref[...] + y_ref[...]
-    x, o = (pallas.BlockSpec((block, block), lambda i, j: (i, j), pallas.Buffered(d)) for d in (depth, min(depth, 2)))
-    return pallas.pallas_call(kernel, shape(4096, 4096), grid=(4096 // block, 4096 // block), in_specs=[x, x],
-                              out_specs=o), (shape(4096, 4096), shape(4096, 4096))
+    return _kernels.add(pallas, 4096, block, depth), [shape(4096, 4096)] * 2
 
 
 def total(pallas, block, depth=2):
-    def kernel(x_ref, o_ref):
-        @pallas.when(pallas.program_id(2) == 0)
-        def _():
-            o_ref[...] = jnp.zeros_like(o_ref)
-        o_ref[...] += x_ref[...]
-    x = pallas.BlockSpec((None, block, block), lambda i, j, k: (k, i, j), pallas.Buffered(depth))
-    o = pallas.BlockSpec((block, block), lambda i, j, k: (i, j))
-    return pallas.pallas_call(kernel, shape(1024, 1024), grid=(1024 // block, 1024 // block, 8), in_specs=[x],
-                              out_specs=o), (shape(8, 1024, 1024),)
+    return _kernels.total(pallas, block, depth), [shape(8, 1024, 1024)]
 
 
 def matmul(pallas, block, depth=2):
-    def kernel(x_ref, y_ref, o_ref):
-        @pallas.when(pallas.program_id(2) == 0)
-        def _():
-            o_ref[...] = jnp.zeros_like(o_ref)
-        o_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
-    x = pallas.BlockSpec((block, block), lambda i, j, k: (i, k), pallas.Buffered(depth))
-    y = pallas.BlockSpec((block, block), lambda i, j, k: (k, j), pallas.Buffered(depth))
-    o = pallas.BlockSpec((block, block), lambda i, j, k: (i, j))
-    return pallas.pallas_call(kernel, shape(1024, 1024), grid=(1024 // block,) * 3, in_specs=[x, y],
-                              out_specs=o), (shape(1024, 1024),) * 2
+    return _kernels.matmul(pallas, 1024, block, depth), [shape(1024, 1024)] * 2
 
 
 KERNELS = {"add": add, "sum": total, "matmul": matmul}

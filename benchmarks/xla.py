@@ -10,39 +10,7 @@ from jax.experimental import pallas as upstream
 import pallas_lite
 
 from . import median
-
-
-def add(pl, n, block, **how):
-    def kernel(x_ref, y_ref, o_ref):
-        o_ref[...] = x_ref[...] + y_ref[...]
-    spec = pl.BlockSpec((block, block), lambda i, j: (i, j))
-    return pl.pallas_call(kernel, jax.ShapeDtypeStruct((n, n), jnp.float32), grid=(n // block, n // block),
-                          in_specs=[spec, spec], out_specs=spec, **how)
-
-
-def total(pl, block, **how):
-    """The sum over the first axis, with that axis innermost in the grid."""
-    def kernel(x_ref, o_ref):
-        @pl.when(pl.program_id(2) == 0)
-        def _():
-            o_ref[...] = jnp.zeros_like(o_ref)
-        o_ref[...] += x_ref[...]
-    return pl.pallas_call(kernel, jax.ShapeDtypeStruct((1024, 1024), jnp.float32),
-                          grid=(1024 // block, 1024 // block, 8),
-                          in_specs=[pl.BlockSpec((None, block, block), lambda i, j, k: (k, i, j))],
-                          out_specs=pl.BlockSpec((block, block), lambda i, j, k: (i, j)), **how)
-
-
-def matmul(pl, n, block, **how):
-    def kernel(x_ref, y_ref, o_ref):
-        @pl.when(pl.program_id(2) == 0)
-        def _():
-            o_ref[...] = jnp.zeros_like(o_ref)
-        o_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
-    square = lambda index_map: pl.BlockSpec((block, block), index_map)  # noqa: E731
-    return pl.pallas_call(kernel, jax.ShapeDtypeStruct((n, n), jnp.float32), grid=(n // block,) * 3,
-                          in_specs=[square(lambda i, j, k: (i, k)), square(lambda i, j, k: (k, j))],
-                          out_specs=square(lambda i, j, k: (i, j)), **how)
+from ._kernels import add, matmul, total
 
 
 def plus(x, y):
