@@ -112,7 +112,7 @@ class Call:
         if key not in self._traces:
             traced, seed = self._trace(scalars, flat, tree), self.params.random_seed
             if seed is not None and traced.parallel and not traced.manual and not traced.blocks_from_scalars:
-                traced = traced.in_order(_specs.steps_in_order(self.grid, traced.parallel, np.random.default_rng(seed)))
+                traced = traced.other_order(np.random.default_rng(seed))
             self._traces[key] = traced
         return self._on_values(key, flat)
 

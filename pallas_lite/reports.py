@@ -10,7 +10,6 @@ import numpy as np
 
 from .memory import fillings
 from .schedule import CODE, IN_START, OUT_START
-from .specs import steps_in_order
 from .verify import Hazard
 
 
@@ -24,8 +23,8 @@ def from_runs(traced, inputs) -> list[Hazard]:
         if x.is_output and carried:
             found += unspecified(x, *(np.asarray(values[x.array]) for values in runs), read)
     if traced.parallel and not racy and (carried or len({x.array for x in operands}) < len(operands)):
-        backwards = traced.in_order(steps_in_order(body.grid, traced.parallel))
-        one, two = (t.run_compiled(inputs, 0, True)[0] for t in (traced, backwards))
+        one = runs[0] if carried else traced.run_compiled(inputs, 0, True)[0]
+        two = traced.other_order().run_compiled(inputs, 0, True)[0]
         found += order_hazards(traced, one, two, [*found, *traced.hazards])
     return [at_events(h, traced.schedule) for h in found]
 

@@ -25,7 +25,6 @@ from .engines.simulate import simulate
 from .errors import HazardWarning, NotSupportedError, PallasLiteError
 from .hardware import TOY, Machine
 from .jaxprs import count_work
-from .lowering import lower
 from .memory import fillings, garbage_value
 from .schedule import Schedule
 from .stages import Lowered
@@ -63,7 +62,8 @@ class Traced:
         given = {x.array: np.array(a) for x, a in zip(self.arrays, flat, strict=False) if not x.is_output}
         return replace(self, given=given, general=self)
 
-    def _other_order(self, rng=None):
+    def other_order(self, rng=None) -> "Traced":
+        """The same call with the steps of its parallel axes backwards, or shuffled."""
         return self.in_order(_specs.steps_in_order(self.call.grid, self.parallel, rng))
 
     @property
@@ -139,6 +139,7 @@ class Traced:
 
         Needs no accelerator (lowering.py).
         """
+        from .lowering import lower  # late: upstream's TPU half takes a while to import, and most calls need none
         return lower(self, platform)
 
     # -- the kernel
@@ -202,13 +203,14 @@ class Traced:
         elif self.manual:
             seed, traced = self.call.params.random_seed, self
             if self.parallel and seed is not None:
-                traced = self._other_order(np.random.default_rng(seed))
+                traced = self.other_order(np.random.default_rng(seed))
             outcome = traced._stepped(inputs)
             if outcome.stopped:
                 raise outcome.stopped
             found = self._grid_hazards + outcome.hazards
-            if self.parallel and not any(h.kind in RACES for h in found):
-                other = traced._other_order()._stepped(inputs).values
+            heard = self.call.on_hazard != "ignore"
+            if heard and self.parallel and not any(h.kind in RACES for h in found):
+                other = traced.other_order()._stepped(inputs).values
                 found += [replace(h, slot=-1) for h in reports.order_hazards(self, outcome.values, other, found)]
             self.report(found)
             values = outcome.values

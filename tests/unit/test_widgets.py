@@ -112,6 +112,11 @@ def test_importing_the_package_does_not_load_the_widgets():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+def test_importing_the_package_does_not_load_the_programs_for_accelerators():
+    code = "import sys, pallas_lite; sys.exit('pallas_lite.lowering' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 def test_in_a_terminal_it_is_text(capsys):
     pl.schedule_explorer(3)._ipython_display_()
     out = capsys.readouterr().out
