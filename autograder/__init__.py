@@ -14,4 +14,6 @@ from .exercise import exercise as exercise
 from .handle import Handle as Handle
 from .handle import KernelRun as KernelRun
 from .handle import close as close
+from .inside.personal import personal as personal
+from .progress import progress as progress
 from .result import Result as Result

@@ -11,6 +11,7 @@ import time
 import warnings
 from typing import Any
 
+from . import progress
 from .exercise import EXERCISES, AnswerFailed, Exercise, NotDone, Trial, Wrong
 from .handle import Handle, LocalHandle
 from .inside.answers import TimeUp, describe
@@ -35,6 +36,8 @@ def check(number: str, answer: Any = ..., *, hidden: bool = False, student: str 
         with contextlib.redirect_stderr(errors), warnings.catch_warnings(), limit(time_limit):
             warnings.simplefilter("ignore")
             result = judge(found, LocalHandle(answer), Trial(number, hidden, student))
+            if result.verdict == "right":
+                progress.note(number)
         result.printed = errors.getvalue()
         return result
     except TimeUp as error:

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from .inside.personal import normalise
+
 
 class Wrong(Exception):
     """A right verdict was not earned. `what` says so in one sentence; the rest is shown when it is given.
@@ -74,11 +76,6 @@ class Trial:
         """`hidden` in a hidden trial, else `visible`."""
         return hidden if self.hidden else visible
 
-    @property
-    def personal(self) -> np.random.Generator:
-        """Numbers that belong to this student and exercise: the same in the visible check and in hidden trials."""
-        return np.random.default_rng(_seed(f"{self.student}/{self.number}"))
-
 
 @dataclass(frozen=True)
 class Exercise:
@@ -124,13 +121,6 @@ def load(*modules: str) -> dict[str, Exercise]:
         for found in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
             importlib.import_module(found.name)
     return EXERCISES
-
-
-def normalise(student: Any) -> str:
-    """A student's id as it is compared: no blanks around, lower case.  >>> normalise(" S123 ")
-    's123'
-    """
-    return str(student).strip().casefold() if student else ""
 
 
 def _seed(text: str) -> int:

@@ -12,6 +12,7 @@ from .checking import judge, limit
 from .course import Course, Notebook
 from .exercise import EXERCISES, Trial
 from .inside.answers import TimeUp
+from .inside.personal import normalise
 from .remote import WALL, Clock, GraderFault, RemoteHandle, Worker, WorkerDied
 from .result import Result
 from .sandbox import Sandbox
@@ -221,7 +222,12 @@ class _Run:
                 student = RemoteHandle(self.worker, test.student, clock).value()
             except Exception:  # no id, no personal parameters: the check then uses the demo's
                 student = ""
-        trial = Trial(test.number, self.grader.hidden, student if isinstance(student, str) else "")
+        student = student if isinstance(student, str) else ""
+        if student and normalise(student) != normalise(self.report.student):
+            said = f"the notebook's STUDENT is {clean(student, 100)!r}, and it came in as {self.report.student!r}"
+            if said not in self.report.warnings:  # its numbers count all the same: a nickname is no fault
+                self.report.warnings.append(said)
+        trial = Trial(test.number, self.grader.hidden, student)
         try:
             # The check itself ends too: what it does with an answer is bounded as the answer is.
             with limit(2 * WALL * self.grader.timeout):

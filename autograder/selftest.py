@@ -1,7 +1,8 @@
 """selftest: are the checks themselves right? Each planted wrong answer must fail and be told so in fitting words.
 
 Mutants are modules with `WRONG[number]`: (misconception, answer, word that the message must contain), and
-`RIGHT[number]`: (style, answer). Answers that are nonsense are tried on every check: a check may not stumble over them.
+`RIGHT[number]`: (style, answer). A prediction's slips (predict.py) are planted wrong answers too. Answers that are
+nonsense are tried on every check: a check may not stumble over them.
 """
 import importlib
 import pkgutil
@@ -13,6 +14,8 @@ import numpy as np
 from .checking import judge
 from .exercise import EXERCISES, Trial, load
 from .handle import LocalHandle
+from .inside.personal import personal
+from .predict import PREDICTIONS, collisions, slips
 from .result import Result
 
 NONSENSE: dict[str, Any] = {
@@ -48,11 +51,35 @@ def selftest(checks: tuple[str, ...], mutants: str, say: Callable[[str], None] =
                 result = _judge(number, answer, hidden)
                 if result.verdict != "right":
                     problems.append(f"{number}: \"{style}\" is right, and was called {result.verdict}: {result}")
-        if not wrong.get(number):
+        planted_slips = slips(PREDICTIONS[number](personal(number))) if number in PREDICTIONS else []
+        problems += [f"{number}: {problem}" for problem in prediction_problems(number)] if planted_slips else []
+        if not wrong.get(number) and not planted_slips:
             problems.append(f"{number}: no wrong answer is planted; nobody knows whether its check can fail")
-        counts = len(wrong.get(number, [])), len(right.get(number, []))
+        counts = len(wrong.get(number, [])) + len(planted_slips), len(right.get(number, []))
         say(f"{number} {found.title}: {counts[0]} wrong answers, {counts[1]} right ones")
     return problems
+
+
+def prediction_problems(number: str, students: int = 300) -> list[str]:
+    """What is wrong with a prediction: for many students, no slip is right by chance or is told something else."""
+    found = []
+    for student in ("", *(f"student {i}" for i in range(students))):
+        asked = PREDICTIONS[number](personal(number, student))
+        found += [f"for {student!r}, {problem}" for problem in collisions(asked)]
+        if student in ("", "student 0", "student 1"):
+            found += _judged(number, student, asked)
+    return found[:10]  # what one draw has, many have
+
+
+def _judged(number, student, asked):
+    right = [a.value for a in asked]
+    tried = _judge(number, right if len(right) > 1 else right[0], True, student)
+    if tried.verdict != "right":
+        yield f"for {student!r}, the right answer {right} is {tried.verdict}: {tried}"
+    for misconception, answer, says in slips(asked):
+        tried = _judge(number, answer, False, student)
+        if tried.verdict != "wrong" or tried.nudge != says:
+            yield f"for {student!r}, \"{misconception}\" is {tried.verdict} ({tried.message} {tried.nudge})"
 
 
 def planted(package: str) -> tuple[dict[str, list], dict[str, list]]:
@@ -66,5 +93,5 @@ def planted(package: str) -> tuple[dict[str, list], dict[str, list]]:
     return wrong, right
 
 
-def _judge(number: str, answer: Any, hidden: bool) -> Result:
-    return judge(EXERCISES[number], LocalHandle(answer), Trial(number, hidden))
+def _judge(number: str, answer: Any, hidden: bool, student: str = "") -> Result:
+    return judge(EXERCISES[number], LocalHandle(answer), Trial(number, hidden, student))

@@ -156,13 +156,6 @@ def test_visible_trials_repeat_and_hidden_ones_do_not():
     assert Trial("90.1", hidden=True).rng.random() != Trial("90.1", hidden=True).rng.random()
 
 
-def test_personal_numbers_belong_to_student_and_exercise():
-    def drawn(student, number="90.1", hidden=False):
-        return Trial(number, hidden, student).personal.random()
-    assert drawn(" S12 ") == drawn("s12", hidden=True) != drawn("s13")
-    assert drawn("s12") != drawn("s12", "90.2")
-
-
 def test_result_without_points_shows_none():
     assert Result("1.1", "", 0.0, 0.0, "broken", "x").heading == "! Exercise 1.1: could not be checked"
 

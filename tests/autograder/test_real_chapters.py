@@ -28,6 +28,8 @@ def test_solutions_earn_everything_half_of_them_half_the_release_nothing_and_har
         for student, kept in (("all", ids), ("half", ids[::2]), ("none", []), ("harm", ids)):
             notebook = copy.deepcopy(nbformat.read(path, as_version=4))
             for cell in notebook.cells:
+                if student == "half":
+                    cell.source = cell.source.replace('STUDENT = ""', 'STUDENT = "nick"')
                 if cell.id in kept:
                     cell.source = harm.get(cell.id, answers[cell.id]) if student == "harm" else answers[cell.id]
             (tmp_path / student / chapter.unit).mkdir(parents=True, exist_ok=True)
@@ -44,4 +46,7 @@ def test_solutions_earn_everything_half_of_them_half_the_release_nothing_and_har
     lost = {number for number, mark in found["harm"]["marks"].items() if mark["points"] < mark["max_points"]}
     assert lost == {"3.2", "3.4", "5.1"}, found["harm"]["marks"]
     assert all(found["harm"]["marks"][number]["points"] == 0 for number in lost)
+    # Another name in the notebook is said, and the predictions count with the numbers that this name drew.
+    assert found["half"]["warnings"] == ["the notebook's STUDENT is 'nick', and it came in as 'half'"]
+    assert not found["all"]["warnings"]
     assert {m["verdict"] for m in found["half"]["marks"].values()} == {"right", "not done"}

@@ -1,0 +1,155 @@
+"""kernels: what checks of pallas_call share. In: a handle on the learner's function. Out: Wrong with the first slip.
+
+    run              call the learner's function; its errors get the failing case and a nudge
+    the_call         the pallas_call that did the work
+    insist_blocks    no block larger than the task's
+    insist_values    right values; else the first step that left a wrong block, and what it made it from
+    schedule_of      the call's schedule, for a picture, its copies or its modelled time
+"""
+import math
+
+import numpy as np
+
+from pallas_lite import Hazard, Schedule, cdiv, verify
+from pallas_lite.engines.record import record
+from pallas_lite.specs import Operand
+
+from ..exercise import AnswerFailed, Trial, Wrong
+from ..handle import Handle, KernelCall, KernelOperand, KernelRun, same_array
+
+DRAWN = 64  # steps: a longer schedule is not shown with a failure
+
+
+def random_array(trial: Trial, shape) -> np.ndarray:
+    return trial.rng.normal(size=shape).astype(np.float32)
+
+
+def how_cut(name: str, shape, block) -> str:
+    """How an array is cut.  >>> how_cut("x", (32, 64), (16, 32))
+    'x: 2 × 2 blocks of 16 × 32'
+    """
+    counts = [cdiv(n, b) for n, b in zip(shape, block, strict=True)]
+    blocks = f"block{'s' * (math.prod(counts) > 1)}"
+    return f"{name}: {' × '.join(map(str, counts))} {blocks} of {' × '.join(map(str, block))}"
+
+
+def run(answer: Handle, case: str, fit: str, *arrays) -> KernelRun:
+    """Runs the learner's function. `fit` says how the arrays of this case are cut, for a nudge."""
+    try:
+        return answer.kernel(*arrays)
+    except AnswerFailed as failed:
+        failed.case = case
+        if failed.kind == "BlockIndexError" and "index_map gives" in failed.message:
+            failed.nudge = f"{fit}. " + (
+                "The index map says which block it is, 0, 1, 2 …; the pipeline multiplies by the block's shape itself."
+                if "not element offsets" in failed.message else
+                "The grid makes a step for each block: take its numbers of steps from x.shape, axis by axis, and see "
+                "that each index map gives the row of blocks first, then the column.")
+        elif failed.kind == "SpecError" or "shape" in failed.message:  # JAX says so of blocks that do not broadcast
+            failed.nudge = f"{fit}. See that the grid, the specs and the kernel's refs agree with that."
+        raise
+    except Wrong as wrong:
+        if "of type Call" in wrong.what:
+            raise Wrong("Your function returns the call itself, and nothing has run.", case=case,
+                        nudge="pl.pallas_call(…) gives a function. Call it on the arrays.") from None
+        wrong.case = wrong.case or case
+        raise
+
+
+def the_call(run: KernelRun, arrays, shapes, case: str) -> KernelCall:
+    """The call that took all the arrays and gave arrays of these shapes."""
+    if not run.calls:
+        raise Wrong("Your function made no pallas_call.", case=case,
+                    nudge="Build the call with pl.pallas_call(kernel, …), then call that on the arrays.")
+    wanted = sorted(a.shape for a in arrays)
+    for call in reversed(run.calls):
+        operands = (*call.inputs, *call.outputs)
+        if sorted(x.shape for x in call.inputs) == wanted and [o.shape for o in call.outputs] == shapes and \
+                all(len(x.block_shape) == len(x.shape) for x in operands):
+            return call
+    call = run.calls[-1]
+    raise Wrong("One pallas_call should take all the operands and give the result.", case=case,
+                got=", ".join(f"{x.name}: {x.dtype}{list(x.shape)}" for x in (*call.inputs, *call.outputs)))
+
+
+def insist_blocks(call: KernelCall, block, shape, case: str) -> None:
+    """No block larger than the task's."""
+    out = call.outputs[0]
+    if call.steps == 1 and sizes(out) == shape != block:
+        raise Wrong("Your pallas_call makes only one step: the whole array is one block.", case=case,
+                    got=f"grid {call.grid}, block {list(out.block_shape)}",
+                    expected=f"blocks of {block[0]} × {block[1]}",
+                    nudge="Without a grid and specs every operand is one block. Give grid=, in_specs= and out_specs=.")
+    for x in (*call.inputs, *call.outputs):
+        if x.shape == shape and any(n > most for n, most in zip(sizes(x), block, strict=True)):
+            raise Wrong(f"The blocks of {x.name} are larger than the task allows.", case=case,
+                        got=f"{list(x.block_shape)}", expected=f"at most {list(block)}",
+                        nudge=f"Blocks of {block[0]} × {block[1]} are required. The first argument of BlockSpec is the "
+                              "shape of one block: rows first, then columns.")
+
+
+def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, case: str) -> None:
+    """The values of an output are right; else says which step left the first wrong block, and what it made it from."""
+    out = call.outputs[which]
+    block_shape, schedule = sizes(out), schedule_of(call)
+    if schedule is not None and (hazards := verify(schedule)):
+        raise Wrong("The result depends on a hazard.", case=case, schedule=schedule, hazard=hazards,
+                    nudge=hazards[0].mend)
+    if not isinstance(result, np.ndarray) or result.shape != expected.shape:
+        same_array(result, expected, case=case)
+    bad = ~np.isclose(result.astype(np.float64), expected.astype(np.float64), rtol=1e-5, atol=1e-5)
+    if not bad.any():
+        return
+    found = visits(out)  # (first step, block) of each visit
+    cell = {}  # block -> its first wrong cell
+    for index in np.argwhere(bad):
+        cell.setdefault(tuple(int(i) // n for i, n in zip(index, block_shape, strict=True)), tuple(map(int, index)))
+    missing = [b for b in cell if b not in {b for _, b in found}]
+    if missing:
+        at, counts = cell[missing[0]], [cdiv(n, b) for n, b in zip(out.shape, block_shape, strict=True)]
+        raise Wrong(f"No step writes block {block_name(out, missing[0])}: it keeps what was in memory.", case=case,
+                    got=f"{out.name}{list(at)} = {result[at]:.6g}", expected=f"{expected[at]:.6g}", schedule=schedule,
+                    nudge=f"In blocks of {' × '.join(map(str, block_shape))}, {out.name} has "
+                          f"{' × '.join(map(str, counts))} of them; the grid is {call.grid}. Each block needs a step, "
+                          "and so do the partial ones at the edge (pl.cdiv rounds up).")
+    last = {block: (visit, step) for visit, (step, block) in enumerate(found)}
+    (visit, step), block = min((last[b], b) for b in cell)
+    at, slot = cell[block], visit % out.depth
+    made_from = " and ".join(block_name(x, x.blocks[step]) for x in call.inputs)
+    hazard = None
+    if schedule is not None:
+        number = next(i for i, e in enumerate(schedule) if e.verb == "run" and e.step == step)
+        made = f"the kernel makes {block_name(out, block)} from {made_from}"
+        hazard = Hazard("wrong block", made, "", out.name, step, slot, (number,))
+    # With one output, all that is as large as it goes block by block with it.
+    odd = [x for x in call.inputs if len(call.outputs) == 1 and x.shape == out.shape and x.blocks[step] != block]
+    nudge = (f"Step {step} should read {block_name(odd[0], block)} to write {block_name(out, block)}. Look at the "
+             f"index map of {odd[0].name}." if odd else
+             f"Step {step} reads {made_from}. Are those the blocks that belong to {block_name(out, block)}? If they "
+             "are, look at the kernel.")
+    raise Wrong(f"Step {step} leaves a wrong block {block_name(out, block)}, by slot {out.name}[{slot}].", case=case,
+                got=f"{out.name}{list(at)} = {result[at]:.6g}", expected=f"{expected[at]:.6g}", schedule=schedule,
+                hazard=hazard, nudge=nudge)
+
+
+def sizes(x: KernelOperand) -> tuple[int, ...]:
+    return tuple(n or 1 for n in x.block_shape)
+
+
+def block_name(x: KernelOperand, block) -> str:
+    return f"{x.name}[{', '.join(map(str, block))}]"
+
+
+def visits(x: KernelOperand) -> list[tuple[int, tuple[int, ...]]]:
+    return [(t, b) for t, b in enumerate(x.blocks) if t == 0 or b != x.blocks[t - 1]]
+
+
+def schedule_of(call: KernelCall) -> Schedule | None:
+    """The schedule of a call, from what it asked for; None if it is too long to show, or not to be trusted."""
+    try:
+        operands = [Operand(x.name, x.name, out, x.depth, x.shape, np.dtype(x.dtype), sizes(x), (), list(x.blocks))
+                    for out, side in ((False, call.inputs), (True, call.outputs)) for x in side]
+        return record(call.steps, operands, float(math.prod(sizes(call.outputs[0]))), call.name) \
+            if call.steps <= DRAWN else None
+    except (TypeError, ValueError):
+        return None

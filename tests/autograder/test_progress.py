@@ -1,0 +1,62 @@
+"""What a learner has done is kept, shown by unit, and never in the way."""
+import json
+import stat
+import sys
+
+import pytest
+
+from autograder import check, progress
+from autograder.exercise import load
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("PALLAS_LITE_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(MODULE, "_in_notebook", lambda: True)
+    load("tests.autograder.little_course", "autograder.checks")
+    return tmp_path / "state" / "progress.json"
+
+
+MODULE = sys.modules["autograder.progress"]  # the package gives its function that name
+RIGHT = {"a": "read before wait", "b": "overwrite in flight", "c": "wrong slot", "d": "fine", "e": "never waited"}
+WRONG = {**RIGHT, "a": "fine"}
+
+
+def test_a_right_answer_is_noted_once_and_a_wrong_one_is_not(state):
+    check("3.3", WRONG)
+    assert not state.exists()
+    check("3.3", RIGHT)
+    check("3.3", RIGHT)
+    assert json.loads(state.read_text()) == {"done": ["3.3"]}
+    check("3.3", WRONG)  # what was right once stays done
+    assert progress().done == {"3.3"}
+
+
+def test_it_shows_units_signs_and_what_comes_next(state):
+    state.parent.mkdir()
+    state.write_text('{"done": ["3.1", "5.1"]}')
+    rows = {unit: (signs, count) for unit, signs, count in progress().rows()}
+    assert all("■" in signs for unit, (signs, _) in rows.items() if unit in ("unit1", "unit2"))
+    assert "Next: exercise" in repr(progress()) and progress().next.number not in ("3.1", "5.1")
+    assert "■" in progress()._repr_html_() and "<script" not in progress()._repr_html_()
+
+
+@pytest.mark.parametrize("told", ["", "{", "[]", '{"done": 3}', '{"done": [1, null]}', "\udcff"])
+def test_a_broken_file_counts_as_none_and_is_replaced(state, told):
+    state.parent.mkdir()
+    state.write_bytes(told.encode("utf-8", "surrogateescape"))
+    assert progress().done == set()
+    check("3.3", RIGHT)
+    assert progress().done == {"3.3"}
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(state):
+    state.parent.write_text("a file where the folder should be")
+    assert check("3.3", RIGHT).verdict == "right"
+    assert progress().done == set() and stat.S_ISREG(state.parent.stat().st_mode)
+
+
+def test_grading_and_terminals_note_nothing(state, monkeypatch):
+    monkeypatch.setattr(MODULE, "_in_notebook", lambda: False)
+    check("3.3", RIGHT)
+    assert not state.exists()
