@@ -8,7 +8,7 @@ One call, from top to bottom: call.py (what is asked for), specs.py (operands, w
 (values).
 
 Beside that: reports.py (hazards that only values tell), causes.py (why it takes so long), rolled.py (a schedule as a
-loop), plot.py, show.py and widgets.py (pictures), by_hand.py (pipelines written as loops), manual.py and
+loop), plot/, show.py and widgets.py (pictures), by_hand.py (pipelines written as loops), manual.py and
 engines/step.py (kernels with copies of their own), lowering.py with mosaic.py and cuda.py (programs for
 accelerators), tpu.py (Pallas' TPU names, nothing else).
 """

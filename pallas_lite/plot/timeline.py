@@ -1,13 +1,13 @@
-"""plot: a Timeline -> a picture. Everything drawn comes from the data; each function takes `ax` and returns it."""
+"""timeline: a Timeline -> a picture. Everything drawn comes from the data; `ax` is taken and returned."""
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .errors import expect
-from .schedule import IN_START, OUT_START, RUN, Event
-from .timeline import LANES, Timeline, unit_of
-from .verify import Hazard
+from ..errors import expect
+from ..schedule import IN_START, OUT_START, RUN, Event
+from ..timeline import LANES, Timeline, unit_of
+from ..verify import Hazard
 
 # Okabe and Ito's colours, told apart by colour-blind readers; their lightness differs too, so print stays readable.
 PALETTE = ("#56B4E9", "#E69F00", "#009E73", "#F0E442")
