@@ -1,6 +1,6 @@
 """widgets: α, β, F, N and depth under sliders -> the pipeline's timeline, redrawn at each move.
 
-In: numbers. They become operands, a Schedule (engines/record.py) and a Timeline; plot.py draws it. Where widgets do not
+In: numbers. They become operands, a Schedule (engines/record.py) and a Timeline; plot/ draws it. Where widgets do not
 run (GitHub, a printed page, a closed kernel) a still picture and a sentence stand in their place; a terminal gets text.
 """
 import base64

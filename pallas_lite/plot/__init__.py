@@ -1,3 +1,3 @@
-"""plot: pictures, one file each. Every function takes data and an `ax`, draws what the data say, and returns the `ax`."""
+"""plot: pictures, one file each. Every function takes data and an `ax`, draws what they say, and returns the `ax`."""
 from .timeline import PALETTE as PALETTE
 from .timeline import plot_timeline as plot_timeline
