@@ -4,13 +4,15 @@ A transfer of X bytes occupies the HBM port for X/β and completes α after it l
 start; the core takes Y/F a step and stands still at a wait until its copy has arrived. Source: the tutorial's α/β/F
 model; the port queue is ours. The clock itself is clock.py; why it takes as long as it does is in causes.py.
 """
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from . import causes
+from . import causes, perfetto
 from .clock import Play, play_of
 from .errors import expect
 from .hardware import TOY, Machine
@@ -61,7 +63,7 @@ class Timeline:
                 lane, label = DMA_IN if e.verb == IN_START else DMA_OUT, operands[e.operand].show(e.block)
                 spans.append(Span(lane, time, time + seconds, time + seconds + alpha, number, e.step, label))
             else:
-                if time > now or copy < 0:
+                if time > now * (1 + 1e-12) or copy < 0:  # sums of the same times may round apart: no bubble
                     spans.append(Span(CORE, now, time, time, number, e.step, f"wait {e.operand}[{e.slot}]", True))
                 now = time
         return tuple(spans)
@@ -151,6 +153,10 @@ class Timeline:
         lift = f"; on a TPU, CompilerParams(vmem_limit_bytes=…) gives up to {most:,}" if most >= self.sram_bytes else ""
         mend = f"Use smaller blocks or fewer slots (Buffered(n)), first of all for {largest}{lift}."
         return [Hazard("sram", self.sram_report, mend, largest, 0, -1, ())]
+
+    def to_perfetto(self, path: str | os.PathLike) -> Path:
+        """Writes a trace for the Perfetto viewer (ui.perfetto.dev) and Chrome's tracing page; returns its path."""
+        return perfetto.write(self, path)
 
     def __str__(self) -> str:
         unit, name = unit_of(self.total)

@@ -10,10 +10,10 @@ ORDER = ["errors", "hardware", "schedule", "rolled", "specs", "memory", "refs", 
          "engines.record", "engines.simulate", "body", "manual", "races", "clean", "verify", "reports",
          "by_hand", "engines.xla", "engines.buffers", "engines.step", "engines.log", "engines.direct", "engines.tpu",
          "engines.gpu", "engines.triton", "engines.mosaic_gpu", "stages", "tiles", "mosaic", "cuda", "lowering",
-         "clock", "causes", "timeline", "plot.timeline", "traced", "call", "show", "widgets", "tpu"]
+         "clock", "causes", "perfetto", "timeline", "plot.timeline", "traced", "call", "show", "widgets", "tpu"]
 LOWERING = {"lowering", "stages", "mosaic", "tiles", "cuda", "engines.tpu", "engines.gpu", "engines.triton",
             "engines.mosaic_gpu"}
-PICTURES = {"show", "widgets"}  # and plot/
+PICTURES = {"show", "widgets", "perfetto"}  # and plot/
 FILES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in ROOT.rglob("*.py") if p.name != "__init__.py"}
 
 
