@@ -39,6 +39,7 @@ from .errors import missing_names as _missing_names
 from .manual import DeviceIdType as DeviceIdType
 from .manual import run_scoped as run_scoped
 from .memory import InterpretParams as InterpretParams
+from .plot import plot_roofline as plot_roofline
 from .plot import plot_timeline as plot_timeline
 from .refs import Slice as Slice
 from .refs import ds as ds

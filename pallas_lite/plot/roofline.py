@@ -1,0 +1,94 @@
+"""roofline: a machine, and kernels on it -> operations per second against intensity. Modelled bounds, not measured.
+
+No kernel does more than min(F, intensity · β) operations per second: F is what its unit can do, β what the HBM brings,
+and the intensity says how many operations it makes of a byte. Source: Williams, Waterman, Patterson, "Roofline", 2009.
+"""
+import math
+from collections.abc import Mapping
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..errors import SpecError, expect
+from ..hardware import Machine
+from ..schedule import Schedule
+from ..timeline import Timeline, timeline
+from .timeline import PALETTE
+
+Kernel = Schedule | Timeline | float | tuple[float, str, str]
+ROOFS = ("vector", "float32"), ("matrix", "bfloat16")  # always drawn
+COLORS = {"vector": "#0072B2", "matrix": "#A34A00"}  # dark enough for text on white
+WHAT = ("a kernel is a schedule, a timeline, an intensity in operations per byte, or (intensity, unit, dtype), such as "
+        '(170.0, "matrix", "bfloat16")')
+
+
+def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | None = None, *,
+                  title: str | None = None) -> Axes:
+    """Operations per second against operations per byte, both axes logarithmic: the machine's roofs, kernels by name.
+
+    A kernel is a Schedule (a dot on its roof: the most that its intensity allows), a Timeline on this machine (a dot
+    where it is modelled to be, with a line up to its roof), an intensity of the vector unit in float32, or (intensity,
+    unit, dtype). Roofs: the vector unit in float32, the matrix unit in bfloat16, and others that a kernel uses. The
+    number under a corner is the intensity from which on the unit is the limit. With one port each way (the toy machine)
+    the slope has both. Raises SpecError for anything else, and for an intensity that a logarithmic axis cannot show.
+    """
+    expect(Machine, machine, "plot_roofline takes a machine: one of pl.hardware, such as pl.hardware.TPU_V5E")
+    if ax is None:
+        ax = Figure(figsize=(9, 3.6), layout="constrained").add_subplot()
+    slope = machine.beta * (2 if machine.duplex else 1)
+    dots = {name: _dot(name, kernel, machine, slope) for name, kernel in kernels.items()}
+    roofs = list(dict.fromkeys([*ROOFS, *(roof for *_, used in dots.values() for roof in used)]))
+    corners = {roof: machine.rate(*roof) / slope for roof in roofs}
+    found = [*corners.values(), *(intensity for intensity, *_ in dots.values())]
+    left, right = min(found) / 4, max(found) * 60
+    ax.set(xscale="log", yscale="log", xlim=(left, right))
+    ax.set_ylim(min(left * slope, *(y for _, y, *_ in dots.values()), math.inf) / 2, max(corners.values()) * slope * 4)
+    ax.plot([left, max(corners.values())], [left * slope, max(corners.values()) * slope], color="#222222", lw=2)
+    for roof, corner in corners.items():
+        color, rate = COLORS[roof[0]], machine.rate(*roof)
+        ax.plot([corner, right], [rate, rate], color=color, lw=2)
+        ax.vlines(corner, ax.get_ylim()[0], rate, color=color, lw=0.8, linestyles=":")
+        ax.annotate(f"{roof[0]} unit, {roof[1]}: {_power(rate)} op/s", (right, rate), (0, 4), ha="right",
+                    textcoords="offset points", fontsize=9, color=color)
+        ax.annotate(f"{corner:.3g}", (corner, 0.02), (3, 0), xycoords=("data", "axes fraction"),
+                    textcoords="offset points", fontsize=8, color=color)
+    for number, (name, (intensity, y, roof, _)) in enumerate(dots.items()):
+        ax.vlines(intensity, y, roof, color="#666666", lw=0.8)
+        ax.plot(intensity, y, "o", ms=8, mfc=PALETTE[number % len(PALETTE)], mec="#222222", zorder=3)
+        ax.annotate(name, (intensity, y), (7, -11), textcoords="offset points", fontsize=9, color="#111111")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_xlabel("intensity (operations per byte between HBM and SRAM)", fontsize=9)
+    ax.set_ylabel("operations per second", fontsize=9)
+    ax.set_title(title if title is not None else f"{machine.name}: roofline, modelled", fontsize=10, loc="left")
+    return ax
+
+
+def _dot(name: str, kernel: Kernel, machine: Machine, slope: float) -> tuple[float, float, float, list]:
+    """Of a kernel: its intensity; where it is drawn, and the roof above it, in operations per second; roofs it uses."""
+    if isinstance(kernel, (Schedule, Timeline)):
+        t = kernel if isinstance(kernel, Timeline) else timeline(kernel, machine)
+        if t.machine != machine:
+            raise SpecError(f"{name}: its timeline is that of {t.machine.name}, and this is the roofline of "
+                            f"{machine.name}. Take f.trace(x).timeline(machine) with this machine.")
+        s, used = t.schedule, [(unit, dtype) for unit, dtype, _ in t.schedule.work]
+        intensity, peak = s.intensity, s.flops / t.step_seconds if t.step_seconds else math.inf
+        reached = s.flops * s.steps / t.total if isinstance(kernel, Timeline) and t.total else math.inf
+    else:
+        intensity, *roof = kernel if isinstance(kernel, tuple) else (kernel, *ROOFS[0])
+        expect((int, float), intensity, f"{name}: {WHAT}")
+        if len(roof) != 2 or roof[0] not in COLORS:
+            raise SpecError(f'{name}: {WHAT}. The unit is "vector" or "matrix".')
+        used, peak, reached = [tuple(roof)], machine.rate(*roof), math.inf
+    if not 0 < intensity < math.inf:
+        raise SpecError(f"{name}: its intensity is {intensity:g}, and a logarithmic axis has no place for that. A "
+                        "kernel on a roofline moves bytes and does operations.")
+    roof = min(peak, intensity * slope)
+    return intensity, min(roof, reached), roof, used
+
+
+def _power(x: float) -> str:
+    """A rate with a power of a thousand.  >>> _power(197e12)
+    '197·10¹²'
+    """
+    exponent = 3 * math.floor(math.log10(x) / 3)
+    return f"{x / 10**exponent:.4g}·10{str(exponent).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
