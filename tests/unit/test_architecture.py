@@ -10,8 +10,8 @@ ORDER = ["errors", "hardware", "schedule", "rolled", "specs", "memory", "refs", 
          "engines.record", "engines.simulate", "body", "manual", "races", "clean", "verify", "reports",
          "by_hand", "engines.xla", "engines.buffers", "engines.step", "engines.log", "engines.direct", "engines.tpu",
          "engines.gpu", "engines.triton", "engines.mosaic_gpu", "stages", "tiles", "mosaic", "cuda", "lowering",
-         "clock", "causes", "perfetto", "timeline", "plot.timeline", "plot.roofline", "traced", "call", "show", "widgets",
-         "tpu"]
+         "clock", "causes", "perfetto", "timeline", "plot.timeline", "plot.roofline", "traced", "call", "show",
+         "widgets", "tpu"]
 LOWERING = {"lowering", "stages", "mosaic", "tiles", "cuda", "engines.tpu", "engines.gpu", "engines.triton",
             "engines.mosaic_gpu"}
 PICTURES = {"show", "widgets", "perfetto"}  # and plot/
