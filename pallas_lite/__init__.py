@@ -8,7 +8,7 @@ One call, from top to bottom: call.py (what is asked for), specs.py (operands, w
 (values).
 
 Beside that: reports.py (hazards that only values tell), causes.py (why it takes so long), rolled.py (a schedule as a
-loop), plot/, show.py and widgets.py (pictures), by_hand.py (pipelines written as loops), manual.py and
+loop), plot/, show.py and explorers/ (pictures), by_hand.py (pipelines written as loops), manual.py and
 engines/step.py (kernels with copies of their own), lowering.py with mosaic.py and cuda.py (programs for
 accelerators), tpu.py (Pallas' TPU names, nothing else).
 """
@@ -36,6 +36,7 @@ from .errors import PallasLiteError as PallasLiteError
 from .errors import PipelineError as PipelineError
 from .errors import SpecError as SpecError
 from .errors import missing_names as _missing_names
+from .explorers import schedule_explorer as schedule_explorer
 from .manual import DeviceIdType as DeviceIdType
 from .manual import run_scoped as run_scoped
 from .memory import InterpretParams as InterpretParams
@@ -64,7 +65,6 @@ from .timeline import timeline as timeline
 from .verify import Hazard as Hazard
 from .verify import provenance as provenance
 from .verify import verify as verify
-from .widgets import schedule_explorer as schedule_explorer
 
 
 def cdiv(a: int, b: int) -> int:

@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
 import pallas_lite as pl
-from pallas_lite import widgets
+from pallas_lite.explorers import base
 
 SHOWN = "pallas-lite-still"
 
@@ -60,7 +60,7 @@ def test_a_held_time_axis_keeps_its_end(explorer):
 def test_reset_goes_back_to_the_cell_with_one_redraw(explorer, monkeypatch):
     explorer.set(steps=3, depth=3, alpha=1e-6)
     drawn = []
-    monkeypatch.setattr(explorer, "picture", lambda limit: drawn.append(limit) or "")
+    monkeypatch.setattr(explorer, "picture", lambda: drawn.append(1) or "")
     explorer.set(**explorer.first)
     assert explorer.settings == pytest.approx(explorer.first)
     assert len(drawn) == 1
@@ -88,7 +88,7 @@ def test_a_closed_explorer_leaves_no_widget_behind():
 
 def test_a_cell_that_runs_again_keeps_the_sliders_and_closes_the_old_widget(monkeypatch):
     runs = iter("aabbc")
-    monkeypatch.setattr(widgets, "_cell", lambda: ("cell", next(runs)))
+    monkeypatch.setattr(base, "_cell", lambda: ("cell", next(runs)))
     first, twin = pl.schedule_explorer(8), pl.schedule_explorer(6)
     first.set(depth=4)
     again, other = pl.schedule_explorer(8), pl.schedule_explorer(5)  # the same cell, edited in its second line
@@ -100,7 +100,7 @@ def test_a_cell_that_runs_again_keeps_the_sliders_and_closes_the_old_widget(monk
 
 def test_the_bundle_has_widget_html_png_and_text(explorer):
     bundle = explorer._repr_mimebundle_()
-    assert bundle[widgets.WIDGET]["model_id"] == explorer.ui.model_id
+    assert bundle[base.WIDGET]["model_id"] == explorer.ui.model_id
     assert explorer.headline in bundle["text/html"] and 'alt="Timeline' in bundle["text/html"]
     assert bundle["image/png"].startswith("iVBOR")
     assert bundle["text/plain"].startswith("N = 8 steps, depth 2, α = 0 µs, β = 1 GB/s, F = 1 Gop/s")
@@ -132,7 +132,7 @@ def test_without_ipywidgets_there_is_a_picture_and_the_way_to_install(monkeypatc
         return real(name, *rest)
     monkeypatch.setattr(builtins, "__import__", missing)
     bundle = pl.schedule_explorer()._repr_mimebundle_()
-    assert widgets.WIDGET not in bundle
+    assert base.WIDGET not in bundle
     assert "pip install ipywidgets" in bundle["text/html"] and "pip install ipywidgets" in bundle["text/plain"]
 
 
@@ -162,4 +162,4 @@ def test_a_page_without_a_kernel_shows_picture_and_sentence(executed, state):
     assert body.count("<img alt=\"Timeline") == 1 and "data:image/png;base64" in body
     assert "run this cell in JupyterLab to move the sliders" in body
     assert "VBox(" not in body and "ScheduleExplorer" not in body
-    assert (f'"{executed.cells[0].outputs[0].data[widgets.WIDGET]["model_id"]}"' in body) == (state == "present")
+    assert (f'"{executed.cells[0].outputs[0].data[base.WIDGET]["model_id"]}"' in body) == (state == "present")

@@ -1,0 +1,2 @@
+"""explorers: schedules to touch, one file each. base.py has what they share; pictures come from plot/."""
+from .schedule import schedule_explorer as schedule_explorer

@@ -1,0 +1,223 @@
+"""base: what all explorers share. In: settings. Out: controls beside words and a picture, redrawn at each move.
+
+A subclass says what its controls are and what a setting means; here is how they reach the page. Where widgets do not
+run (GitHub, a printed page, a closed kernel) a still picture and a sentence stand in their place; a terminal gets text.
+"""
+import base64
+import html
+import sys
+from functools import cached_property
+from typing import Any
+
+from ..errors import PallasLiteError
+from ..timeline import unit_of
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+_cells: dict[str, tuple[str, dict, list]] = {}  # cell -> its last run, settings before that run, explorers made in it
+
+
+class Explorer:
+    """`settings` has the state by name, `controls` the widgets by name, `ui` the whole. Subclasses give the rest."""
+
+    what = "Timeline of the pipeline."  # begins what a screen reader says of the picture
+
+    def __init__(self, settings: dict[str, Any]):
+        self.first = self.settings = settings
+        self._busy, self._image = False, None
+        take_over(self, *_cell())
+
+    # -- what a subclass gives
+
+    @property
+    def asked(self) -> tuple:
+        """What it was made with: the same cell run again goes on where this one stood."""
+        raise NotImplementedError
+
+    headline: str  # the result, in one line
+    details: str  # more lines, below the picture
+
+    def picture(self) -> str:
+        """The picture as HTML: see show.svg."""
+        raise NotImplementedError
+
+    def png(self) -> bytes:
+        """The picture for places that show no widgets."""
+        raise NotImplementedError
+
+    def make_controls(self, w) -> dict:
+        """The controls by name, set from `settings`; `w` is ipywidgets."""
+        raise NotImplementedError
+
+    def read(self, name: str, value: Any) -> Any:
+        """A control's value -> the setting."""
+        return value
+
+    def write(self, name: str, setting: Any) -> Any:
+        """A setting -> the value of its control."""
+        return setting
+
+    def notes(self) -> dict[str, str]:
+        """What to say beside a control, by its name."""
+        return {}
+
+    def more_buttons(self, w) -> list:
+        """Widgets beside Reset."""
+        return []
+
+    # -- controls
+
+    @cached_property
+    def controls(self) -> dict:
+        """The controls by name. Raises PallasLiteError where ipywidgets is missing."""
+        made = self.make_controls(_ipywidgets())
+        for control in made.values():
+            control.observe(self._moved, "value")
+        return made
+
+    @cached_property
+    def ui(self):
+        """The widget: controls, each with what it does; then headline, picture and details."""
+        w = _ipywidgets()
+        self._notes = {name: w.HTML() for name in self.controls}
+        self._words, self._image, self._more = w.HTML(), w.HTML(), w.HTML()
+        reset = w.Button(description="Reset", tooltip="Back to the numbers in the cell", layout={"width": "6em"})
+        reset.on_click(lambda _: self.set(**self.first))
+        rows = [w.HBox([control, self._notes[name]], layout={"flex_flow": "row wrap"})
+                for name, control in self.controls.items()]
+        buttons = w.HBox([reset, *self.more_buttons(w)], layout={"flex_flow": "row wrap"})
+        box = w.VBox([*rows, buttons, self._words, self._image, self._more])
+        # Where this style arrives the widget lives, and the still picture that follows it is not needed.
+        still = f".pallas-lite-still-{box.model_id}"
+        hide = w.HTML(f"<style>{still}, .jp-OutputArea-child:has({still}) {{display: none}}</style>",
+                      layout={"display": "none"})
+        box.children = (*box.children, hide)
+        self.redraw()
+        return box
+
+    def set(self, **settings) -> None:
+        """Move controls from code: set(depth=3, alpha=2e-6)."""
+        self._busy = True  # one redraw for all of them
+        try:
+            for name, setting in settings.items():
+                self.controls[name].value = self.write(name, setting)
+        finally:
+            self._busy = False
+        self._moved()
+
+    def close(self) -> None:
+        """Take the widget off the page and out of the kernel's memory. The settings stay."""
+        todo = [self.__dict__.pop("ui", None), *self.__dict__.pop("controls", {}).values()]
+        while todo:
+            widget = todo.pop()
+            if widget is not None:
+                todo += getattr(widget, "children", ())
+                todo += [getattr(widget, part, None) for part in ("style", "layout")]
+                widget.close()
+        self._image = None
+
+    def _moved(self, _=None):
+        if not self._busy:
+            self.settings = {name: self.read(name, control.value) for name, control in self.controls.items()}
+            self.redraw()
+
+    def redraw(self) -> None:
+        """New words and a new picture, if it is on show."""
+        if self._image is None:
+            return
+        self._image.value = self.picture()
+        for name, text in self.notes().items():
+            self._notes[name].value = f'<span style="padding-left:0.5em">{text}</span>'
+        # role=status: a screen reader says the new result after a key press.
+        self._words.value = f'<b role="status" style="font-size:1.1em">{html.escape(self.headline)}</b>'
+        lines = "<br>".join(html.escape(line) for line in self.details.splitlines())
+        self._more.value = f'<div style="line-height:1.5">{lines}</div>'
+
+    # -- display
+
+    def still(self, why: str) -> dict:
+        """Picture, result and a sentence, as every front end can show them: HTML, PNG and text."""
+        picture = base64.b64encode(self.png()).decode()
+        mark = f"pallas-lite-still-{self.ui.model_id}" if "ui" in self.__dict__ else ""
+        # The other way round: in a notebook opened again, no "model not found" stands where the widget was.
+        dead = f".jp-OutputArea-child:not(:has(.widget-vbox)):has(+ .jp-OutputArea-child .{mark})"
+        hide = f"<style>{dead} {{display: none}}</style>" if mark else ""
+        words = "<br>".join(html.escape(line) for line in (self.headline, *self.details.splitlines()))
+        label = html.escape(f"{self.what} {self.headline}", quote=True)
+        image = f'<img alt="{label}" src="data:image/png;base64,{picture}" width="900">'
+        page = f'<div class="{mark}">{image}<p>{words}</p><p><i>{html.escape(why)}</i></p>{hide}</div>'
+        return {"text/html": page, "image/png": picture, "text/plain": f"{self}\n\n{why}"}
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+        try:
+            view = {WIDGET: {"version_major": 2, "version_minor": 0, "model_id": self.ui.model_id}}
+        except PallasLiteError as missing:
+            return self.still(f"A still picture: {missing}")
+        return self.still("A still picture: run this cell in JupyterLab to move the sliders.") | view
+
+    def _ipython_display_(self) -> None:
+        """Two outputs. A saved page can hold the first and yet be unable to show it (no kernel, no network)."""
+        if _shell() is None:
+            print(self)
+            return
+        from IPython.display import display
+
+        bundle = self._repr_mimebundle_()
+        if WIDGET in bundle:
+            display({WIDGET: bundle.pop(WIDGET), "text/html": "", "text/plain": ""}, raw=True)
+        display(bundle, raw=True)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def show_time(seconds: float) -> str:
+    """Seconds in a unit that reads well.  >>> show_time(2.5e-6)
+    '2.5 µs'
+    """
+    unit, name = unit_of(seconds) if seconds else (1e-6, "µs")
+    return f"{seconds / unit:.4g} {name}"
+
+
+def show_number(value: float, unit: str) -> str:
+    """A number with its unit's prefix.  >>> show_number(1.5e9, "B/s")
+    '1.5 GB/s'
+    """
+    size, prefix = next(((s, p) for s, p in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")) if value >= s), (1, ""))
+    return f"{value / size:.4g} {prefix}{unit}"
+
+
+def _ipywidgets():
+    try:
+        import ipywidgets
+    except ImportError:
+        raise PallasLiteError("ipywidgets, which makes the sliders, is not installed. Install it with  "
+                              "pip install ipywidgets  and restart the kernel.") from None
+    return ipywidgets
+
+
+def _shell():
+    """The shell of a notebook's kernel; None in a terminal or a plain Python."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return shell if hasattr(shell, "kernel") else None
+
+
+def take_over(explorer: Explorer, cell: str | None, run: str | None) -> None:
+    """A cell that runs again: its new explorers go on where its old ones stood, and the old ones are closed."""
+    if cell is None:
+        return
+    last, before, now = _cells.get(cell, (run, {}, []))
+    if last != run:
+        before = {old.asked: old.settings for old in now}
+        for old in now:
+            old.close()
+        now = []
+    explorer.settings = before.get(explorer.asked, explorer.settings)
+    _cells[cell] = run, before, [*now, explorer]
+
+
+def _cell() -> tuple[str | None, str | None]:
+    """Which cell is running, as JupyterLab names it, and which run of it this is."""
+    shell = _shell()
+    parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    return (parent.get("metadata") or {}).get("cellId"), (parent.get("header") or {}).get("msg_id")
