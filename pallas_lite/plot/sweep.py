@@ -1,0 +1,77 @@
+"""sweep: Timelines of one kernel with many block sizes and depths -> a picture of their modelled times."""
+from collections.abc import Mapping
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from ..errors import expect
+from ..timeline import Timeline, unit_of
+
+# Okabe and Ito's colours, dark enough for lines; markers tell the lines apart in grey.
+LINES = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#222222", "v"))
+BOUNDS = {"compute": "-", "bandwidth": "--", "latency": ":"}
+GREY = "#6a6a6a"
+
+
+def plot_sweep(timelines: Mapping[int, Mapping[int, Timeline]], ax: Axes | None = None, *, xlabel: str = "block size",
+               title: str | None = None) -> Axes:
+    """Modelled time against block size, both on logarithmic axes, a line for each depth.
+
+    `timelines`: depth -> block size -> Timeline, all on one machine. A hollow point needs more SRAM than the machine
+    has. Thin lines are the lower bounds of `Timeline.terms`: compute and bandwidth, the same for all depths (those of
+    the first depth are drawn), and in each depth's colour its latency bound.
+    """
+    lines = {depth: dict(sorted(row.items())) for depth, row in timelines.items() if row}
+    everything = [t for row in lines.values() for t in row.values()]
+    for t in everything or [None]:
+        expect(Timeline, t, "plot_sweep takes {depth: {block size: timeline}}, each of f.trace(x).timeline(machine)")
+    if ax is None:
+        ax = Figure(figsize=(9, 4), layout="constrained").add_subplot()
+    unit, name = unit_of(min(t.total for t in everything))
+    legend = []
+    for number, (depth, row) in enumerate(lines.items()):
+        color, marker = LINES[number % len(LINES)]
+        ax.plot(list(row), [t.total / unit for t in row.values()], color=color, lw=1.6, zorder=3)
+        for fits, fill in ((True, color), (False, "white")):
+            chosen = {size: t.total / unit for size, t in row.items() if (not t.hazards) == fits}
+            ax.plot(list(chosen), list(chosen.values()), marker, color=color, mfc=fill, ms=6, zorder=4)
+        for bound, style in BOUNDS.items():
+            if bound == "latency" or not number:
+                ax.plot(list(row), [t.terms[bound] / unit for t in row.values()], style, lw=0.9, zorder=2,
+                        color=color if bound == "latency" else GREY)
+        legend.append(Line2D([], [], color=color, marker=marker, label=f"depth {depth}"))
+    lowest = _axes(ax, sorted({size for row in lines.values() for size in row}))
+    legend += [Line2D([], [], color=GREY, ls=style, lw=0.9, label=f"{bound} bound") for bound, style in BOUNDS.items()
+               if max(t.terms[bound] for t in everything) / unit > lowest]
+    if any(t.hazards for t in everything):
+        legend.append(Line2D([], [], color=GREY, marker="o", mfc="white", ls="", label="more than the SRAM"))
+    ax.legend(handles=legend, fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    ax.set_xlabel(xlabel, fontsize=9)
+    ax.set_ylabel(f"modelled time ({name})", fontsize=9)
+    if title is None:
+        title = f"{everything[0].schedule.name} on {everything[0].machine.name}"
+    ax.set_title(title, fontsize=10, loc="left")
+    return ax
+
+
+def _axes(ax: Axes, sizes: list[int]) -> float:
+    """Logarithmic axes with plain numbers: a tick for each block size, and for 1, 2 and 5 times a power of ten.
+
+    Returns where the time axis begins: a bound far below the times would squeeze them, so it leaves the picture.
+    """
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_locator(FixedLocator(sizes))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    ax.set_yscale("log")
+    times = [y for line in ax.lines if line.get_marker() != "None" for y in line.get_ydata()]
+    ax.set_ylim(min(times) / 2, max(times) * 1.3)
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.grid(axis="y", color="#dddddd", lw=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    return min(times) / 2
