@@ -40,6 +40,7 @@ from .explorers import schedule_explorer as schedule_explorer
 from .manual import DeviceIdType as DeviceIdType
 from .manual import run_scoped as run_scoped
 from .memory import InterpretParams as InterpretParams
+from .plot import plot_grid as plot_grid
 from .plot import plot_roofline as plot_roofline
 from .plot import plot_sweep as plot_sweep
 from .plot import plot_timeline as plot_timeline

@@ -168,6 +168,23 @@ class Schedule:
         c, number = self.columns, [x.name for x in self.operands].index(operand)
         return int((_starts(c) & (c.operand == number)).sum())
 
+    def blocks(self, operand: str) -> list[tuple[int, ...] | None]:
+        """The block of an operand that each step works on; None for a step that finds none in its slot.
+
+        What an input's slot holds is what the last wait before the step waited for; what an output's holds, where the
+        next copy from it goes.
+        """
+        c, x = self.columns, self.operand(operand)
+        number, known = self.operands.index(x), [*c.blocks, None]  # block -1 is the last
+        copies = np.flatnonzero((c.operand == number) & (c.verb == CODE[OUT_START if x.is_output else IN_WAIT]))
+        found = [None] * self.steps
+        for slot in range(x.depth):
+            steps, mine = np.flatnonzero(c.slots[:, number] == slot), copies[c.slot[copies] == slot]
+            at = np.searchsorted(mine, self.runs[steps]) - (not x.is_output)
+            for step, i in zip(steps.tolist(), at.tolist(), strict=True):
+                found[step] = known[c.block[mine[i]]] if 0 <= i < len(mine) else None
+        return found
+
     @cached_property
     def columns(self) -> Columns:
         """The events as arrays."""

@@ -1,0 +1,200 @@
+"""grid: a Schedule -> a picture of one operand's array: its blocks, which steps take which, and what is copied."""
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from ..errors import SpecError, expect
+from ..schedule import OperandInfo, Schedule, origin
+from .timeline import PALETTE
+
+BLUE, ORANGE, _, YELLOW = PALETTE
+# Hatches tell the kinds apart where colours do not: in print, and for colour-blind readers.
+KINDS = {"not visited": ("#ffffff", "////"), "copied once": (BLUE, ""), "kept for several steps": (YELLOW, "--"),
+         "copied again": (ORANGE, "..")}
+PAST = "past the edge: not copied"
+NUMBERED = 100  # blocks: with more of them, step numbers would be too small to read
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Consecutive steps, from `first` to `last`, that work on one block."""
+
+    block: tuple[int, ...]
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.first}–{self.last}" if self.last > self.first else f"{self.first}"
+
+
+def plot_grid(what, operand: str, step: int | None = None, ax: Axes | None = None) -> Axes:
+    """The array of an operand, cut into its blocks; in each, the numbers of the steps that take it.
+
+    `what`: a Schedule, or the trace of a call. A block is not visited, copied once, kept for several steps (the copies
+    of the later ones are skipped), or copied again each time that it comes back. A line joins the blocks in the order
+    of their visits. `step` lights the block of one step. The bold frame is the array: a block may stick out of it. Of
+    an array with more than two dimensions, each block of the leading ones is a sheet.
+
+    Raises SpecError for an operand or a step that there is not.
+    """
+    schedule = getattr(what, "schedule", what)
+    expect(Schedule, schedule, "plot_grid takes a schedule, or the trace of a call: pl.pallas_call(…).trace(x)")
+    names = [x.name for x in schedule.operands]
+    if operand not in names:
+        raise SpecError(f"plot_grid: there is no operand {operand!r} with blocks; there is {', '.join(names)}.")
+    if step is not None and not 0 <= step < schedule.steps:
+        raise SpecError(f"plot_grid: step {step} of {schedule.steps}; the steps are 0 to {schedule.steps - 1}.")
+    x, visits = schedule.operand(operand), visits_of(schedule.blocks(operand))
+    sheets = Sheets(x, visits)
+    if ax is None:
+        ax = Figure(figsize=sheets.size(), layout="constrained").add_subplot()
+    lit = next((v for v in visits if step is not None and v.first <= step <= v.last), None)
+    _draw(ax, sheets, visits, lit)
+    ax.set_title(_title(what, schedule, x, visits, step, lit), fontsize=10, loc="left")
+    return ax
+
+
+def visits_of(blocks) -> list[Visit]:
+    """The visits of a block for each step.  >>> [str(v) for v in visits_of([(0,), (0,), (1,), (0,)])]
+    ['0–1', '2', '3']
+    """
+    runs = [(block, [t for t, _ in run]) for block, run in itertools.groupby(enumerate(blocks), lambda each: each[1])]
+    return [Visit(block, steps[0], steps[-1]) for block, steps in runs if block is not None]
+
+
+class Sheets:
+    """Where blocks lie in the picture: in elements, x to the right, y down, one sheet beside the other."""
+
+    def __init__(self, x: OperandInfo, visits: list[Visit]):
+        self.x, self.visited = x, list(dict.fromkeys(v.block for v in visits))
+        ends = [[s + n for s, n in zip(origin(x, b), x.block_shape, strict=True)] for b in self.visited]
+        self.shape = x.array_shape or tuple(map(max, zip(*ends, strict=True)))  # a loop by hand knows blocks only
+        self.counts = [-(-n // b) for n, b in zip(self.shape, x.block_shape, strict=True)]
+        self.height, self.width = (1, 1, *self.shape)[-2:]
+        reach = [max((e[d] for e in ends), default=0) for d in range(len(self.shape))]  # past the edge, perhaps
+        down, right = (max(pair) for pair in zip((1, 1, *reach)[-2:], (self.height, self.width), strict=True))
+        self.reach = right, down
+        number = math.prod(self.counts[:-2])
+        self.across = number if number <= 4 else math.ceil(number**0.5)
+        self.gaps = 1.12 * right, 1.25 * down
+        self.corners = {lead: (i % self.across * self.gaps[0], i // self.across * self.gaps[1]) for i, lead in
+                        enumerate(itertools.product(*map(range, self.counts[:-2])))}
+        left, top = max(self.corners.values(), key=lambda at: at[0])[0], max(y for _, y in self.corners.values())
+        self.extent = left + right, top + down
+
+    def blocks(self) -> list[tuple[int, ...]]:
+        """All blocks of the array; only the visited ones where blocks may overlap."""
+        return self.visited if self.x.starts else list(itertools.product(*map(range, self.counts)))
+
+    def box(self, block) -> np.ndarray:
+        """The corners of a block, a row each, with the part of it that sticks out."""
+        (top, left), (high, wide) = ((0, 0, *origin(self.x, block))[-2:], (1, 1, *self.x.block_shape)[-2:])
+        return _box(*np.add(self.corners[tuple(block[:-2])], (left, top)), wide, high)
+
+    def past_edge(self) -> list[np.ndarray]:
+        """What blocks cover beyond the array: to the right of it, then below, for each sheet."""
+        w, h, (right, down) = self.width, self.height, self.reach
+        return [_box(left + x, top + y, wide, high) for left, top in self.corners.values()
+                for x, y, wide, high in ((w, 0, right - w, down), (0, h, w, down - h)) if wide > 0 and high > 0]
+
+    def frames(self) -> list[np.ndarray]:
+        """The array's own outline, for each sheet."""
+        return [_box(*corner, self.width, self.height) for corner in self.corners.values()]
+
+    def size(self) -> tuple[float, float]:
+        """Of a figure, in inches, at most the width of a notebook."""
+        ratio = min(max(self.extent[1] / self.extent[0], 0.12), 1.0)
+        width = min(9.0, 4.2 / ratio)
+        return width, width * ratio + 1.1
+
+
+def _box(x: float, y: float, width: float, height: float) -> np.ndarray:
+    return np.array([(x, y), (x + width, y), (x + width, y + height), (x, y + height)])
+
+
+def _kinds(visits: list[Visit]) -> dict[tuple[int, ...], str]:
+    kinds = {}
+    for v in visits:
+        kinds[v.block] = ("copied again" if v.block in kinds else
+                          "kept for several steps" if v.last > v.first else "copied once")
+    return kinds
+
+
+def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> None:
+    kinds, blocks = _kinds(visits), sheets.blocks()
+    present = [kind for kind in KINDS if any(kinds.get(b, "not visited") == kind for b in blocks)]
+    for kind in present:  # a collection for each kind: an explorer redraws at every step
+        color, hatch = KINDS[kind]
+        boxes = [sheets.box(b) for b in blocks if kinds.get(b, "not visited") == kind]
+        ax.add_collection(PolyCollection(boxes, facecolors=color, edgecolors="#888888", hatch=hatch, linewidths=0.6,
+                                         alpha=0.6 if lit else 1), autolim=False)
+    past = sheets.past_edge()
+    ax.add_collection(PolyCollection(past, facecolors="#ffffff", alpha=0.7), autolim=False)
+    ax.add_collection(PolyCollection(sheets.frames(), facecolors="none", edgecolors="#111111", linewidths=2),
+                      autolim=False)
+    if lit:
+        ax.add_collection(PolyCollection([sheets.box(lit.block)], facecolors=KINDS[kinds[lit.block]][0],
+                                         edgecolors="#111111", linewidths=4), autolim=False)
+    centres = {b: sheets.box(b).mean(0) for b in kinds}
+    ax.plot(*np.array([centres[v.block] for v in visits]).reshape(-1, 2).T, color="#333333", lw=0.8, alpha=0.6)
+    if len(blocks) <= NUMBERED:
+        room = 85 * (1, *sheets.x.block_shape)[-1] / sheets.extent[0]  # letters that fit into a block
+        _number(ax, centres, visits, lit, room)
+    _frame(ax, sheets)
+    keys = [Patch(facecolor=KINDS[k][0], hatch=KINDS[k][1], edgecolor="#888888", label=k) for k in present]
+    keys += [Patch(facecolor=BLUE, alpha=0.3, label=PAST)] if past else []
+    ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(0, -0.02), ncols=4, fontsize=9, frameon=False,
+              borderaxespad=0.2)
+
+
+def _number(ax: Axes, centres, visits: list[Visit], lit: Visit | None, room: float) -> None:
+    """The steps that take a block, in its middle: as many as there is room for."""
+    texts = {}
+    for v in visits:
+        texts.setdefault(v.block, []).append(str(v))
+    for block, steps in texts.items():
+        fit = max([n for n in range(1, len(steps) + 1) if len(", ".join(steps[:n])) + 3 <= room], default=1)
+        text = ", ".join(steps[:fit]) + ", …" * (len(steps) > fit)
+        on = lit is not None and block == lit.block
+        ax.text(*centres[block], text, ha="center", va="center", fontsize=9, color="#ffffff" if on else "#111111",
+                bbox={"boxstyle": "round,pad=0.15", "fc": "#111111" if on else "#ffffff", "ec": "none"})
+
+
+def _frame(ax: Axes, sheets: Sheets) -> None:
+    """Limits, and block indices along the first sheet."""
+    x, (width, height) = sheets.x, sheets.extent
+    ax.set_xlim(-0.01 * width, 1.01 * width)
+    ax.set_ylim(1.02 * height, -0.02 * height)  # rows go down
+    ax.set_aspect("equal" if 0.2 <= height / width <= 2 else "auto")
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0, labelsize=9, labeltop=True, labelbottom=False)
+    rows, columns = ((1, 1, *sheets.counts)[-2:] if x.starts is None else (0, 0))
+    high, wide = (1, 1, *x.block_shape)[-2:]
+    for axis, count, size in ((ax.xaxis, columns, wide), (ax.yaxis, rows if len(sheets.shape) > 1 else 0, high)):
+        shown = range(0, count, max(1, -(-count // 16)))
+        axis.set_ticks([(i + 0.5) * size for i in shown], shown)
+    for lead, (left, top) in sheets.corners.items():
+        if lead:
+            name = f"{x.array}[{', '.join(map(str, lead))}, …]"
+            ax.text(left, top + sheets.gaps[1] * 0.81, name, fontsize=9, va="top")
+
+
+def _title(what, schedule, x: OperandInfo, visits: list[Visit], step: int | None, lit: Visit | None) -> str:
+    if step is None:
+        shape = f"{list(x.array_shape)} " if x.array_shape else ""
+        return (f"{x.array} {shape}in blocks of {' × '.join(map(str, x.block_shape))}: "
+                f"{schedule.copies(x.name)} copies in {schedule.steps} steps")
+    at = getattr(what, "indices", None)
+    where = f"step {step}" + (f", grid index {at[step] if len(at[step]) > 1 else at[step][0]}" if at else "")
+    if lit is None:
+        return f"{where}: no block of {x.array}"
+    slot = f"slot {visits.index(lit) % x.depth}"
+    if step > lit.first:
+        return f"{where}: {x.show(lit.block)} is still in {slot}, so nothing is copied"
+    return f"{where}: {x.show(lit.block)} is {'made in' if x.is_output else 'copied into'} {slot}"
