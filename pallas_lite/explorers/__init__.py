@@ -1,2 +1,3 @@
 """explorers: schedules to touch, one file each. base.py has what they share; pictures come from plot/."""
 from .schedule import schedule_explorer as schedule_explorer
+from .stepper import derivation_stepper as derivation_stepper

@@ -65,6 +65,10 @@ class Explorer:
         """Widgets beside Reset."""
         return []
 
+    def arrange(self, w, rows: list, buttons, result: list) -> list:
+        """How controls, buttons and result (words, picture, details) lie on the page."""
+        return [*rows, buttons, *result]
+
     # -- controls
 
     @cached_property
@@ -86,7 +90,7 @@ class Explorer:
         rows = [w.HBox([control, self._notes[name]], layout={"flex_flow": "row wrap"})
                 for name, control in self.controls.items()]
         buttons = w.HBox([reset, *self.more_buttons(w)], layout={"flex_flow": "row wrap"})
-        box = w.VBox([*rows, buttons, self._words, self._image, self._more])
+        box = w.VBox(self.arrange(w, rows, buttons, [self._words, self._image, self._more]))
         # Where this style arrives the widget lives, and the still picture that follows it is not needed.
         still = f".pallas-lite-still-{box.model_id}"
         hide = w.HTML(f"<style>{still}, .jp-OutputArea-child:has({still}) {{display: none}}</style>",

@@ -15,12 +15,13 @@ BUBBLE, MARK = "#8a8a8a", "#C1272D"
 
 
 def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Hazard] = (), title: str | None = None,
-                  limit: float | None = None) -> Axes:
+                  limit: float | None = None, selected: int | None = None) -> Axes:
     """Engines as lanes, time to the right (modelled), a box for each copy or step, coloured by slot.
 
     Hatched boxes in the core's lane are bubbles: the core waits for a copy. A thin bar below and after a copy is its
     latency α. `hazards` (of `verify`) are marked with a red frame where they happen. `limit`: the end of the time axis,
-    in seconds, to draw two timelines to one scale. Beyond 160 boxes the labels go.
+    in seconds, to draw two timelines to one scale. `selected`: the number of an event to point at. Beyond 160 boxes the
+    labels go.
     """
     expect(Timeline, timeline, "plot_timeline takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
     if ax is None:
@@ -32,6 +33,8 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
         for left, right in ((0, timeline.fill / unit), (total - timeline.drain / unit, total)):
             ax.axvspan(left, right, color="#000000", alpha=0.06, lw=0)
     _draw(timeline, ax, marked, unit, end)
+    if selected is not None:
+        _point_at(timeline, ax, selected, unit)
     ax.set_xlim(0, end * 1.005)
     ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
     ax.set_ylim(-0.55, len(LANES) - 0.4)
@@ -75,6 +78,16 @@ def _draw(timeline: Timeline, ax: Axes, marked: set[int], unit: float, end: floa
     ax.add_collection(PolyCollection([box for _, box, _ in boxes], facecolors=[c for _, _, c in boxes],
                                      edgecolors=[MARK if bad else "#222222" for bad, _, _ in boxes],
                                      linewidths=[2.5 if bad else 0.7 for bad, _, _ in boxes], zorder=2), autolim=False)
+
+
+def _point_at(timeline: Timeline, ax: Axes, event: int, unit: float) -> None:
+    """A bold outline around an event's box; for a wait that cost no time, a tick in the core's lane."""
+    span = next((s for s in timeline.spans if s.event == event), None)
+    lane = span.lane if span else LANES[1]
+    start, end = (span.start, span.end) if span else (timeline.times[event],) * 2
+    y, pad = len(LANES) - 1 - LANES.index(lane), 0.004 * timeline.total
+    ax.add_collection(PolyCollection([_box(start / unit - pad / unit, (end - start + 2 * pad) / unit, y, 0.46)],
+                                     facecolors="none", edgecolors="#111111", linewidths=2.2, zorder=6), autolim=False)
 
 
 def _box(x: float, width: float, y: float, half: float) -> list[tuple[float, float]]:

@@ -1,0 +1,115 @@
+"""The derivation stepper without a browser: moves, their verdicts, undo, and a way to the double buffer."""
+import numpy as np
+import pytest
+from ipywidgets.widgets import widget
+
+import pallas_lite as pl
+from pallas_lite.explorers.stepper import EARLIER, LATER, blocking
+from pallas_lite.schedule import IN_START, OUT_WAIT, RUN
+
+
+@pytest.fixture
+def game():
+    made = pl.derivation_stepper(4)
+    assert made.ui
+    yield made
+    made.close()
+
+
+def at(game, verb, block):
+    game.set(line=game.order.index((verb, block)))
+    return game
+
+
+def test_it_begins_as_the_blocking_loop_that_the_course_begins_with(game):
+    assert game.order == blocking(4) and not game.hazards
+    assert game.timeline.total == pytest.approx(12e-6)
+    assert game.details == "B = 11 21 31 41"
+
+
+def test_a_wait_behind_its_step_is_judged_at_once_and_undone(game):
+    at(game, "copy_in_wait", 1).move(LATER)
+    assert game.headline.startswith("✗ read before wait") and game.hazards[0].mend in game.details
+    assert "nan" in game.details and "it should be 11 21 31 41" in game.details
+    assert any(line.endswith("✗") for line in game.lines())
+    game.undo()
+    assert game.order == blocking(4) and game.line == 6 and game.details == "B = 11 21 31 41"
+    assert "Nothing to undo" in game.undo().details
+
+
+def test_a_wait_before_its_start_hangs_and_says_so(game):
+    at(game, "copy_in_wait", 0).move(EARLIER)
+    assert "hang" in game.headline and "never finished" in game.details
+
+
+def test_far_stops_where_the_next_line_would_be_wrong(game):
+    at(game, OUT_WAIT, 0).move(LATER, far=True)
+    order = game.order
+    assert order.index((OUT_WAIT, 0)) == order.index((RUN, 2)) - 1  # step 2 writes Y[0] anew
+    assert not game.hazards
+    game.move(LATER)
+    assert game.hazards[0].kind == "overwrite in flight"
+
+
+def test_a_step_stays_where_it_is(game):
+    at(game, RUN, 1).move(EARLIER)
+    assert game.order == blocking(4) and "stays where it is" in game.details
+
+
+@pytest.mark.parametrize("steps, depth, micros", [(4, 2, 6), (5, 2, 7), (3, 3, 5), (4, 1, 9), (1, 2, 3)])
+def test_better_moves_lead_from_blocking_to_the_double_buffer(steps, depth, micros):
+    game = pl.derivation_stepper(steps, depth)
+    total = game.timeline.total
+    for _ in range(30):
+        if game.better().details.endswith("try the depth."):
+            break
+        assert not game.hazards and game.timeline.total <= total
+        total = game.timeline.total
+    # N + 2 with two slots; with one, each copy in waits for the step before: 2N + 1.
+    assert total == pytest.approx(micros * 1e-6)
+    assert np.array_equal(game.values("random"), 10.0 * np.arange(1, steps + 1) + 1)
+
+
+def test_a_better_move_is_not_offered_on_a_wrong_program(game):
+    at(game, "copy_in_wait", 1).move(LATER)
+    assert "First make it right" in game.better().details
+
+
+def test_the_page_follows_each_move_and_another_n_begins_anew(game):
+    at(game, IN_START, 1)
+    picture, words = game._image.value, game._words.value
+    for _ in range(3):
+        game.move(EARLIER)
+    assert game._image.value != picture and game._words.value != words
+    assert [text for text, _ in game.controls["line"].options] == game.lines()
+    assert game.controls["line"].value == game.line == game.order.index((IN_START, 1))
+    game.controls["depth"].value = 1
+    assert game.hazards and game.order != blocking(4)  # the order stays, the room is gone
+    game.controls["steps"].value = 3
+    assert game.order == blocking(3) and "Nothing to undo" in game.undo().details
+    game.set(**game.first)
+    assert game.order == blocking(4) and game.settings["depth"] == 2
+
+
+def test_choosing_a_line_points_at_it_in_the_picture(game):
+    before = game._image.value
+    game.controls["line"].value = 2
+    assert game.line == 2 and game._image.value != before
+
+
+def test_still_picture_text_and_end(game):
+    bundle = game._repr_mimebundle_()
+    assert game.headline in bundle["text/html"] and bundle["image/png"].startswith("iVBOR")
+    assert "→ copy_in_start(A[0] → X[0])" in bundle["text/plain"]
+    game.close()
+    before = set(widget._instances)
+    again = pl.derivation_stepper(2)
+    assert again.ui
+    again.close()
+    assert set(widget._instances) == before
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"steps": 7}, {"depth": 5}, {"depth": 1.5}])
+def test_numbers_out_of_range_are_refused(wrong):
+    with pytest.raises(pl.SpecError, match="derivation_stepper"):
+        pl.derivation_stepper(**wrong)
