@@ -37,6 +37,7 @@ from .errors import PipelineError as PipelineError
 from .errors import SpecError as SpecError
 from .errors import missing_names as _missing_names
 from .explorers import derivation_stepper as derivation_stepper
+from .explorers import explore as explore
 from .explorers import schedule_explorer as schedule_explorer
 from .manual import DeviceIdType as DeviceIdType
 from .manual import run_scoped as run_scoped

@@ -1,3 +1,4 @@
 """explorers: schedules to touch, one file each. base.py has what they share; pictures come from plot/."""
+from .grid import explore as explore
 from .schedule import schedule_explorer as schedule_explorer
 from .stepper import derivation_stepper as derivation_stepper

@@ -15,27 +15,30 @@ BUBBLE, MARK = "#8a8a8a", "#C1272D"
 
 
 def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Hazard] = (), title: str | None = None,
-                  limit: float | None = None, selected: int | None = None) -> Axes:
+                  limit: float | None = None, selected: int | None = None, steps: range | None = None) -> Axes:
     """Engines as lanes, time to the right (modelled), a box for each copy or step, coloured by slot.
 
     Hatched boxes in the core's lane are bubbles: the core waits for a copy. A thin bar below and after a copy is its
     latency α. `hazards` (of `verify`) are marked with a red frame where they happen. `limit`: the end of the time axis,
-    in seconds, to draw two timelines to one scale. `selected`: the number of an event to point at. Beyond 160 boxes the
-    labels go.
+    in seconds, to draw two timelines to one scale. `selected`: the number of an event to point at. `steps`: only these,
+    the time axis from their first start to their last end. Beyond 160 boxes the labels go.
     """
     expect(Timeline, timeline, "plot_timeline takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
     if ax is None:
         ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
     unit, name = unit_of(timeline.total)
-    total, end = timeline.total / unit, (limit or timeline.total or unit) / unit
+    total, left, right = timeline.total / unit, 0.0, (limit or timeline.total or unit) / unit
+    spans = timeline.spans if steps is None else [s for s in timeline.spans if s.step in steps]
+    if steps is not None and spans:
+        left, right = min(s.start for s in spans) / unit, max(s.end for s in spans) / unit
     schedule, marked = timeline.schedule, {number for h in hazards for number in h.events}
     if schedule.steps and not marked:
-        for left, right in ((0, timeline.fill / unit), (total - timeline.drain / unit, total)):
-            ax.axvspan(left, right, color="#000000", alpha=0.06, lw=0)
-    _draw(timeline, ax, marked, unit, end)
+        for start, end in ((0, timeline.fill / unit), (total - timeline.drain / unit, total)):
+            ax.axvspan(start, end, color="#000000", alpha=0.06, lw=0)
+    _draw(timeline, spans, ax, marked, unit, right - left)
     if selected is not None:
-        _point_at(timeline, ax, selected, unit)
-    ax.set_xlim(0, end * 1.005)
+        _point_at(timeline, ax, selected, unit, 0.004 * (right - left))
+    ax.set_xlim(left, right + 0.005 * (right - left))
     ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
     ax.set_ylim(-0.55, len(LANES) - 0.4)
     ax.set_yticks(range(len(LANES)), reversed(LANES))
@@ -48,11 +51,11 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     return ax
 
 
-def _draw(timeline: Timeline, ax: Axes, marked: set[int], unit: float, end: float) -> None:
-    """The boxes of a timeline, its bubbles and latencies, and the marks."""
+def _draw(timeline: Timeline, spans, ax: Axes, marked: set[int], unit: float, room: float) -> None:
+    """The boxes of these spans, its bubbles and latencies, and the marks."""
     # One collection for all boxes: a patch for each is four times as slow, and an explorer redraws at every key press.
     boxes, bubbles, latencies = [], [], []
-    for s in timeline.spans:
+    for s in spans:
         y = len(LANES) - 1 - LANES.index(s.lane)
         x, width = s.start / unit, (s.end - s.start) / unit
         bad = s.event in marked
@@ -68,7 +71,7 @@ def _draw(timeline: Timeline, ax: Axes, marked: set[int], unit: float, end: floa
             # Below the boxes, since the port is already busy with the next copy.
             latencies.append(([(s.end / unit, y - 0.46), (s.arrives / unit, y - 0.46)], color))
         # About 110 letters fit across the axes at this size.
-        if len(timeline.spans) <= 160 and width / end * 110 > len(s.label):
+        if len(spans) <= 160 and width / room * 110 > len(s.label):
             ax.text(x + width / 2, y, s.label, ha="center", va="center", fontsize=8, color="#111111", zorder=4)
     boxes.sort(key=lambda box: box[0])  # marked ones last, so that no neighbour covers their frame
     ax.add_collection(LineCollection([line for line, _ in latencies], colors=[c for _, c in latencies], linewidths=3,
@@ -80,13 +83,13 @@ def _draw(timeline: Timeline, ax: Axes, marked: set[int], unit: float, end: floa
                                      linewidths=[2.5 if bad else 0.7 for bad, _, _ in boxes], zorder=2), autolim=False)
 
 
-def _point_at(timeline: Timeline, ax: Axes, event: int, unit: float) -> None:
+def _point_at(timeline: Timeline, ax: Axes, event: int, unit: float, pad: float) -> None:
     """A bold outline around an event's box; for a wait that cost no time, a tick in the core's lane."""
     span = next((s for s in timeline.spans if s.event == event), None)
     lane = span.lane if span else LANES[1]
     start, end = (span.start, span.end) if span else (timeline.times[event],) * 2
-    y, pad = len(LANES) - 1 - LANES.index(lane), 0.004 * timeline.total
-    ax.add_collection(PolyCollection([_box(start / unit - pad / unit, (end - start + 2 * pad) / unit, y, 0.46)],
+    y = len(LANES) - 1 - LANES.index(lane)
+    ax.add_collection(PolyCollection([_box(start / unit - pad, (end - start) / unit + 2 * pad, y, 0.46)],
                                      facecolors="none", edgecolors="#111111", linewidths=2.2, zorder=6), autolim=False)
 
 

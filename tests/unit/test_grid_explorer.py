@@ -1,0 +1,127 @@
+"""The grid explorer without a browser: what it says of a step is what the schedule has, and the light follows."""
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+from ipywidgets.widgets import widget
+
+import pallas_lite as pl
+
+
+def kernel(x_ref, w_ref, o_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        o_ref[...] = jnp.zeros_like(o_ref)
+    o_ref[...] += x_ref[...] @ w_ref[...]
+
+
+def matmul(n=512, block=128):
+    shape = jax.ShapeDtypeStruct((n, n), jnp.float32)
+    specs = [pl.BlockSpec((block, block), lambda i, j, k: (i, k)), pl.BlockSpec((block, block), lambda i, j, k: (k, j))]
+    return pl.pallas_call(kernel, shape, grid=(n // block,) * 3, in_specs=specs,
+                          out_specs=pl.BlockSpec((block, block), lambda i, j, k: (i, j))), shape
+
+
+@pytest.fixture
+def explorer():
+    call, shape = matmul()
+    made = pl.explore(call, shape, shape)
+    assert made.ui
+    yield made
+    made.close()
+
+
+def lights(explorer):
+    number = r'="([\d.]+)" '
+    box = f'<rect x{number}y{number}width{number}height{number}fill="none" stroke="#111111" stroke-width="3.5"'
+    return [tuple(map(float, found)) for found in re.findall(box, explorer._image.value)]
+
+
+def test_a_step_names_its_place_its_events_and_what_stays(explorer):
+    explorer.set(step=6)
+    assert explorer.headline == "step 6 of 64 · grid index (0, 1, 2)"
+    assert explorer.happens() == [explorer.schedule.describe(e) for e in explorer.schedule if e.step == 6]
+    assert "copied for o[0, 1]: the block is still in its slot" in explorer.details
+    assert "TPU v5e for all steps" in explorer.details
+    assert explorer.headline in explorer._words.value
+
+
+def test_the_light_moves_with_the_block_and_only_then(explorer):
+    explorer.set(step=0)
+    x0, w0, o0, run0 = lights(explorer)
+    explorer.set(step=1)
+    x1, w1, o1, run1 = lights(explorer)
+    assert x1[0] > x0[0] and x1[1] == x0[1]  # along a row of x
+    assert w1[1] > w0[1] and w1[0] == w0[0]  # down a column of w
+    assert o1 == o0 and run1[0] > run0[0]
+    assert "o[0, 0] stays" in explorer._image.value and "x[0, 1] copied" in explorer._image.value
+
+
+def test_buttons_walk_and_stop_at_the_ends(explorer):
+    back, forth, change = explorer.ui.children[1].children[1:]
+    back.click()
+    assert explorer.step == 0
+    forth.click()
+    assert explorer.step == explorer.controls["step"].value == 1
+    explorer.set(step=63)
+    forth.click()
+    assert explorer.step == 63
+    change.click()
+    assert explorer.step == 63
+
+
+def test_next_copy_skips_steps_in_which_nothing_changes():
+    x = jax.ShapeDtypeStruct((256, 128), jnp.float32)
+    spec = pl.BlockSpec((128, 128), lambda i, j: (i, 0))
+    call = pl.pallas_call(lambda x_ref, o_ref: None, x, grid=(2, 3), in_specs=[spec], out_specs=spec)
+    explorer = pl.explore(call, x)
+    explorer.ui.children[1].children[3].click()
+    assert explorer.step == 3
+    explorer.close()
+
+
+def test_each_page_of_the_timeline_holds_its_steps(explorer):
+    explorer.set(step=13)
+    page = explorer._image.value
+    explorer.set(step=20)
+    assert len(explorer._image.value) == pytest.approx(len(page), rel=0.02)  # the same drawing, another light
+    assert explorer._drawn[0] == 12
+    explorer.set(step=30)
+    assert explorer._drawn[0] == 24
+
+
+def test_still_picture_text_and_end():
+    call, shape = matmul(256)
+    before = set(widget._instances)
+    explorer = pl.explore(call.trace(shape, shape))  # a trace will do
+    bundle = explorer._repr_mimebundle_()
+    assert explorer.headline in bundle["text/html"] and bundle["image/png"].startswith("iVBOR")
+    assert "1. copy_in_start(" in bundle["text/plain"]
+    explorer.close()
+    assert set(widget._instances) == before
+
+
+@pytest.mark.parametrize("wrong", [lambda: pl.explore(3), lambda: pl.explore(lambda x: x, jnp.ones(3)),
+                                   lambda: pl.explore(matmul()[0].trace)])
+def test_what_is_no_call_is_refused(wrong):
+    with pytest.raises(pl.SpecError, match="explore takes a pallas_call"):
+        wrong()
+
+
+def test_a_call_without_blocks_is_refused_with_what_to_do_instead():
+    def copies(x_ref, o_ref):
+        from pallas_lite import tpu as pltpu
+        pltpu.sync_copy(x_ref, o_ref)
+    x = jnp.arange(8.0)
+    anywhere = pl.BlockSpec(memory_space=pl.ANY)
+    call = pl.pallas_call(copies, x, in_specs=[anywhere], out_specs=anywhere)
+    with pytest.raises(pl.SpecError, match="print f.trace"):
+        pl.explore(call, x)
+
+
+def test_hazards_are_said():
+    x = jax.ShapeDtypeStruct((4, 128), jnp.float32)
+    call = pl.pallas_call(lambda x_ref, o_ref: None, x, grid=(4,), in_specs=[pl.BlockSpec((1, 128), lambda i: (i, 0))],
+                          out_specs=pl.BlockSpec((1, 128), lambda i: (i % 2, 0)))
+    assert "\n✗ " in pl.explore(call, x).details and "what the earlier visit wrote is lost" in pl.explore(call, x).details
