@@ -124,4 +124,5 @@ def test_hazards_are_said():
     x = jax.ShapeDtypeStruct((4, 128), jnp.float32)
     call = pl.pallas_call(lambda x_ref, o_ref: None, x, grid=(4,), in_specs=[pl.BlockSpec((1, 128), lambda i: (i, 0))],
                           out_specs=pl.BlockSpec((1, 128), lambda i: (i % 2, 0)))
-    assert "\n✗ " in pl.explore(call, x).details and "what the earlier visit wrote is lost" in pl.explore(call, x).details
+    details = pl.explore(call, x).details
+    assert "\n✗ " in details and "what the earlier visit wrote is lost" in details
