@@ -36,6 +36,7 @@ from .errors import PallasLiteError as PallasLiteError
 from .errors import PipelineError as PipelineError
 from .errors import SpecError as SpecError
 from .errors import missing_names as _missing_names
+from .explorers import block_tuner as block_tuner
 from .explorers import derivation_stepper as derivation_stepper
 from .explorers import explore as explore
 from .explorers import schedule_explorer as schedule_explorer

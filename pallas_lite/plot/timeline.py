@@ -26,11 +26,12 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     expect(Timeline, timeline, "plot_timeline takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
     if ax is None:
         ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
-    unit, name = unit_of(timeline.total)
-    total, left, right = timeline.total / unit, 0.0, (limit or timeline.total or unit) / unit
     spans = timeline.spans if steps is None else [s for s in timeline.spans if s.step in steps]
+    first, last = 0.0, limit or timeline.total
     if steps is not None and spans:
-        left, right = min(s.start for s in spans) / unit, max(s.end for s in spans) / unit
+        first, last = min(s.start for s in spans), max(s.end for s in spans)
+    unit, name = unit_of(last)
+    total, left, right = timeline.total / unit, first / unit, (last or unit) / unit
     schedule, marked = timeline.schedule, {number for h in hazards for number in h.events}
     if schedule.steps and not marked:
         for start, end in ((0, timeline.fill / unit), (total - timeline.drain / unit, total)):

@@ -1,0 +1,102 @@
+"""The block tuner without a browser: its numbers are those of the same product in pallas_call."""
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+from ipywidgets.widgets import widget
+
+import pallas_lite as pl
+from pallas_lite import tpu as pltpu
+from pallas_lite.hardware import H100, TPU_V5E
+
+
+def kernel(x_ref, w_ref, o_ref, acc_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+    acc_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def _():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+def in_pallas_call(m, n, k, bm, bn, bk, depth, dtype):
+    spec = [pl.BlockSpec(block, where, pipeline_mode=pl.Buffered(depth)) for block, where in (
+        ((bm, bk), lambda i, j, t: (i, t)), ((bk, bn), lambda i, j, t: (t, j)), ((bm, bn), lambda i, j, t: (i, j)))]
+    call = pl.pallas_call(kernel, jax.ShapeDtypeStruct((m, n), dtype), grid=(m // bm, n // bn, k // bk),
+                          in_specs=spec[:2], out_specs=spec[2], scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)])
+    return call.trace(jax.ShapeDtypeStruct((m, k), dtype), jax.ShapeDtypeStruct((k, n), dtype))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("blocks", [(128, 128, 128), (256, 128, 64), (512, 256, 512)])
+def test_sram_traffic_and_copies_are_those_of_pallas_call(blocks, dtype, depth):
+    tuner = pl.block_tuner(512, 256, 512, bm=blocks[0], bn=blocks[1], bk=blocks[2], depth=depth, dtype=dtype)
+    theirs = in_pallas_call(512, 256, 512, *blocks, depth, dtype)
+    assert tuner.schedule.sram_bytes == theirs.schedule.sram_bytes
+    assert tuner.schedule.hbm_bytes == theirs.schedule.hbm_bytes
+    assert list(tuner.schedule) == list(theirs.schedule)
+    # The accumulator's own additions are not in the tuner's operations: 1 in 2·bk.
+    work = [n for unit, _, n in theirs.schedule.work if unit == "matrix"]
+    assert tuner.schedule.flops == pytest.approx(work[0])
+
+
+@pytest.fixture
+def tuner():
+    made = pl.block_tuner(1024, 1024, 1024)
+    assert made.ui
+    yield made
+    made.close()
+
+
+def circles(tuner):
+    return re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="6" fill="(none|#\w+)"', tuner._image.value)
+
+
+@pytest.mark.parametrize("name, value", [("bm", 512), ("bn", 128), ("bk", 512), ("depth", 1), ("machine", "H100 SXM")])
+def test_each_control_changes_words_and_picture(tuner, name, value):
+    words, picture, note = tuner._words.value, tuner._image.value, tuner._notes[name].value
+    tuner.controls[name].value = value
+    assert tuner._words.value != words and tuner._image.value != picture
+    assert tuner._notes[name].value != note
+    assert tuner.headline in tuner._words.value
+
+
+def test_larger_blocks_move_the_dot_up_and_leave_a_ring(tuner):
+    (_, before, _), = circles(tuner)
+    tuner.controls["bm"].value = 1024
+    ring, now = circles(tuner)
+    assert ring[2] == "none" and now[2] != "none" and ring[1] == before
+    assert float(now[1]) < float(ring[1]) and float(now[0]) > float(ring[0])  # more operations a second, and a byte
+
+
+def test_what_does_not_fit_is_said():
+    tuner = pl.block_tuner(bm=2048, bn=2048, bk=1024)
+    assert tuner.headline.startswith("✗") and f"{TPU_V5E.sram_bytes:,}" in tuner.headline
+    assert pl.block_tuner(machine=H100).machine is H100
+
+
+def test_the_bound_and_the_time_are_the_timelines(tuner):
+    t = tuner.timeline
+    assert f"{t.bound}-bound" in tuner.headline and f"{t.utilisation:.0%} of the matrix unit" in tuner.headline
+    assert f"{t.hbm_bytes['total'] / 1e6:.4g} MB" in tuner.details
+
+
+def test_still_picture_text_and_end():
+    before = set(widget._instances)
+    tuner = pl.block_tuner(512, 512, 512)
+    bundle = tuner._repr_mimebundle_()
+    assert tuner.headline in bundle["text/html"] and bundle["image/png"].startswith("iVBOR")
+    assert bundle["text/plain"].startswith("x[512, 512] @ w[512, 512] in bfloat16, bm = 256")
+    tuner.close()
+    assert set(widget._instances) == before
+
+
+@pytest.mark.parametrize("wrong, words", [({"m": 100}, "multiple of 32"), ({"bm": 300}, "into blocks of 32, 64"),
+                                          ({"depth": 5}, "from 1 to 4"), ({"dtype": "int8"}, "bfloat16, float32")])
+def test_what_cannot_be_is_refused(wrong, words):
+    with pytest.raises(pl.SpecError, match=words):
+        pl.block_tuner(**wrong)
