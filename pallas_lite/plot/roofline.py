@@ -55,7 +55,10 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
     for number, (name, (intensity, y, roof, _)) in enumerate(dots.items()):
         ax.vlines(intensity, y, roof, color="#666666", lw=0.8)
         ax.plot(intensity, y, "o", ms=8, mfc=PALETTE[number % len(PALETTE)], mec="#222222", zorder=3)
-        ax.annotate(name, (intensity, y), (7, -11), textcoords="offset points", fontsize=9, color="#111111")
+        # Above the slope and below the flat roof there is room for a name.
+        right_below = y < roof or intensity * slope > roof * 1.001
+        ax.annotate(name, (intensity, y), (7, -11) if right_below else (-7, 4), textcoords="offset points", fontsize=9,
+                    ha="left" if right_below else "right", color="#111111")
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_xlabel("intensity (operations per byte between HBM and SRAM)", fontsize=9)
     ax.set_ylabel("operations per second", fontsize=9)
