@@ -14,6 +14,8 @@ from .exercise import AnswerFailed, NotDone, Wrong
 from .inside import wire
 from .inside.answers import TimeUp, answer
 
+MOST_EVENTS = 2000  # of a kernel with copies of its own: checks call it on a few blocks
+
 
 class Handle:
     """A learner's object. Subclasses say how a question reaches it: `_ask(op, args)` returns a kind and a body."""
@@ -70,7 +72,7 @@ class Handle:
             if type(made) is not int:
                 raise ValueError
             return KernelRun(data["result"], tuple(KernelCall.from_plain(c) for c in data["calls"]), made)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, pallas_lite.PallasLiteError):
             raise Wrong("What your function did could not be read as calls of pallas_call.") from None
 
 
@@ -139,12 +141,18 @@ class KernelOperand:
 
 @dataclasses.dataclass(frozen=True)
 class KernelCall:
-    """One pallas_call that the learner's function made."""
+    """One pallas_call that the learner's function made.
+
+    `schedule`: what a kernel with copies of its own did, None for any other; nothing in it is proven, so verify it.
+    `hazards`: what the learner's side says of that kernel: a reason to refuse it, and never one to believe it.
+    """
 
     name: str
     grid: tuple[int, ...]
     inputs: tuple[KernelOperand, ...]
     outputs: tuple[KernelOperand, ...]
+    schedule: pallas_lite.Schedule | None = None
+    hazards: tuple[str, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -164,7 +172,12 @@ class KernelCall:
             sides[x["is_output"] is True].append(KernelOperand(
                 text(x["name"], 100), _whole(x["shape"]), text(x["dtype"], 20), _whole([x["depth"]])[0],
                 block_shape, blocks))
-        return KernelCall(text(data["name"], 100), grid, tuple(sides[False]), tuple(sides[True]))
+        schedule, hazards = data.get("schedule"), tuple(text(h, 1000) for h in data.get("hazards", ())[:5])
+        if schedule is not None and len(schedule["events"]) <= MOST_EVENTS:
+            schedule = pallas_lite.Schedule.from_plain(schedule)
+        elif schedule is not None:
+            raise ValueError("more events than a small case has")
+        return KernelCall(text(data["name"], 100), grid, tuple(sides[False]), tuple(sides[True]), schedule, hazards)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,6 +32,7 @@ class Chip(NamedTuple):
 
 CHIPS = {"v5e": Chip("v5e:2x2", "TPU v5 lite", 16 * 2**20), "v5p": Chip("v5p:2x2x1", "TPU v5", 16 * 2**20),
          "v6e": Chip("v6e:2x2", "TPU v6 lite", 32 * 2**20)}
+ESCAPED = re.compile(r"(?:\\[0-9A-F]{2})+")  # how MLIR prints letters beyond ASCII
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class TpuLowered(Lowered):
         found, name = [], ""
         for number, line in enumerate(self.as_text().splitlines(), 1):
             if scope := re.search(r'tpu.trace_start.*message = "(.*)"', line):
-                name = scope[1]
+                name = ESCAPED.sub(lambda m: bytes.fromhex(m[0].replace("\\", "")).decode(), scope[1])
             elif dma := re.search(r"tpu\.(enqueue_dma|wait_dma)", line):
                 found.append(Instruction(number, dma[1], name, []))
         if self.traced.manual:  # the schedule is one run of the kernel, and the program its text

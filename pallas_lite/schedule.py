@@ -347,7 +347,7 @@ class Schedule:
                 if verb not in VERBS:
                     raise ValueError(f"unknown verb {verb!r}")
                 if verb == RUN:
-                    slots = tuple(_whole(s, 0, x.depth) for x, s in zip(operands, slots, strict=True))
+                    slots = tuple(_whole(s, -1, x.depth) for x, s in zip(operands, slots, strict=True))
                     events.append(Event(RUN, _whole(step, 0), slots=slots))
                     continue
                 x = known[operand]

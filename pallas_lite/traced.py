@@ -319,8 +319,12 @@ class Traced:
         return jax.tree.unflatten(self.out_tree, outs)
 
     def to_plain(self) -> dict:
-        """What was asked for, as lists, strings and numbers: grid, and shapes and blocks of each operand."""
-        return {"name": self.call.name, "grid": list(self.call.grid), "operands": [
+        """What was asked for, as lists, strings and numbers: grid, and shapes and blocks of each operand.
+
+        Of a kernel with copies of its own also what it did: its schedule, and the hazards seen on the way, in words.
+        """
+        did = {"schedule": self.schedule.to_plain(), "hazards": list(map(str, self.hazards[:5]))} if self.manual else {}
+        return {**did, "name": self.call.name, "grid": list(self.call.grid), "operands": [
             {"name": x.name, "is_output": x.is_output, "depth": x.depth, "shape": list(x.shape), "dtype": str(x.dtype),
              "block_shape": [None if d in x.squeeze else n for d, n in enumerate(x.block_shape)],
              "blocks": [list(b) for b in x.blocks]} for x in self.operands]}

@@ -13,6 +13,8 @@ from pallas_lite.hardware import TOY, Machine
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..handle import Handle, close
+from .kernels import contract
+from .naming import insist_names
 
 FAR = TOY.with_(name="toy with far HBM", alpha=3e-6)
 US = 1e-6
@@ -164,17 +166,6 @@ def contract_time(n: int, depth: int, machine: Machine) -> float:
     return pl.timeline(contract(n, depth), machine).total
 
 
-def contract(n: int, depth: int) -> pl.Schedule:
-    """The schedule of pallas_call's own order, with the block size and flops of a hand-written loop."""
-    from pallas_lite.engines.record import record
-    from pallas_lite.specs import Operand
-    order = [(i,) for i in range(n)]
-    cells = 250  # float32: blocks of 1000 bytes
-    operands = [Operand(name, array, output, depth, (n * cells,), np.dtype(np.float32), (cells,), (), order)
-                for name, array, output in (("X", "A", False), ("Y", "B", True))]
-    return record(n, operands, 1000.0, "pallas_call's order")
-
-
 def sizes(trial: Trial, visible: Iterable[int], low: int, high: int, step: int = 1) -> list[int]:
     """The N to try: the visible ones, or every N of a range, then two larger ones that no one can know."""
     if not trial.hidden:
@@ -243,22 +234,7 @@ ABOUT = {
 
 @exercise("3.3", "Name the hazard", points=2)
 def hazards(answer: Handle, trial: Trial) -> None:
-    given = answer.value()
-    if not isinstance(given, dict):
-        raise Wrong('The answer should be a dict, such as {"a": "fine", "b": "fine", …}.', got=given)
-    names = {str(k).lower().strip().removeprefix("loop").strip(" _"): " ".join(str(v).lower().split())
-             for k, v in given.items()}
-    for letter in LOOPS:
-        if letter not in names:
-            raise Wrong(f"Loop {letter} has no name yet.", got=given,
-                        nudge=f'Add "{letter}": "…" to the dict; its keys are "a" to "e".')
-        if names[letter] not in LOOPS.values():
-            raise Wrong(f"{given.get(letter, names[letter])!r} is none of the five names.", case=f"loop {letter}",
-                        nudge="Take one of: " + ", ".join(f'"{name}"' for name in ABOUT) + ".")
-    for letter, right in LOOPS.items():
-        if names[letter] != right:
-            raise Wrong(f"Loop {letter} has another name.", case=f"loop {letter}", got=names[letter],
-                        nudge=ABOUT[right])
+    insist_names(answer, LOOPS, ABOUT, "loop")
 
 
 @exercise("3.4", "Hoist the starts", points=2)

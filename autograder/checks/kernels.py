@@ -5,6 +5,8 @@
     insist_blocks    no block larger than the task's
     insist_values    right values; else the first step that left a wrong block, and what it made it from
     schedule_of      the call's schedule, for a picture, its copies or its modelled time
+    own_copies       the pallas_call whose kernel copies by itself, with the schedule of what it did
+    contract         the schedule of pallas_call's own order, to compare with
 """
 import math
 
@@ -144,12 +146,39 @@ def visits(x: KernelOperand) -> list[tuple[int, tuple[int, ...]]]:
     return [(t, b) for t, b in enumerate(x.blocks) if t == 0 or b != x.blocks[t - 1]]
 
 
+def operands_of(call: KernelCall) -> list[Operand]:
+    """The operands of a call as the pipeline takes them, from what it asked for."""
+    return [Operand(x.name, x.name, out, x.depth, x.shape, np.dtype(x.dtype), sizes(x), (), list(x.blocks))
+            for out, side in ((False, call.inputs), (True, call.outputs)) for x in side]
+
+
 def schedule_of(call: KernelCall) -> Schedule | None:
     """The schedule of a call, from what it asked for; None if it is too long to show, or not to be trusted."""
     try:
-        operands = [Operand(x.name, x.name, out, x.depth, x.shape, np.dtype(x.dtype), sizes(x), (), list(x.blocks))
-                    for out, side in ((False, call.inputs), (True, call.outputs)) for x in side]
-        return record(call.steps, operands, float(math.prod(sizes(call.outputs[0]))), call.name) \
+        return record(call.steps, operands_of(call), float(math.prod(sizes(call.outputs[0]))), call.name) \
             if call.steps <= DRAWN else None
     except (TypeError, ValueError):
         return None
+
+
+def own_copies(run: KernelRun, case: str) -> KernelCall:
+    """The last call whose kernel starts copies itself. Its schedule is as the learner's side told it: verify it."""
+    for call in reversed(run.calls):
+        if call.schedule is not None:
+            return call
+    if run.calls:
+        raise Wrong("Your pallas_call leaves the copies to the pipeline.", case=case,
+                    nudge="Here the kernel starts them itself: arrays in HBM (memory_space=pl.ANY), make_async_copy.")
+    raise Wrong("Your function made no pallas_call.", case=case,
+                nudge="Build the call with pl.pallas_call(kernel, …), then call that on the arrays.")
+
+
+def contract(n: int, depth: int, cells: int = 250, flops: float = 1000.0) -> Schedule:
+    """The schedule of pallas_call's own order over n blocks of `cells` f32 numbers, with `depth` slots each way.
+
+    By default blocks and work are those of a hand-written loop (Handle.schedule).
+    """
+    order = [(i,) for i in range(n)]
+    operands = [Operand(name, array, output, depth, (n * cells,), np.dtype(np.float32), (cells,), (), order)
+                for name, array, output in (("X", "A", False), ("Y", "B", True))]
+    return record(n, operands, flops, "pallas_call's order")

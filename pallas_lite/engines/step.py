@@ -180,6 +180,7 @@ class Step:
 
     def wait(self, target, key, text, block=None):
         amount, left = _bytes(target), self.races.owed[key] - self.races.taken[key]
+        flying = tuple(self.races.in_flight[key])
         if not self.races.wait(key, amount):
             number = self._note(WAIT, rectangle_of(target), block=block)
             before = (self.waits[key] or [None])[-1]
@@ -192,14 +193,14 @@ class Step:
             self.report("hang", what, mend, number)
             raise PipelineError(f"step {self.log[number].step}: {what} {mend}")
         self.had[key] += amount
-        done = []
         while self.pending[key] and self.had[key] >= self.pending[key][0][1]:
-            number, size, move = self.pending[key].popleft()
+            _, size, move = self.pending[key].popleft()
             self.had[key] -= size
-            done.append(number)
             if move:
                 move()
-        self.waits[key].append(self._note(WAIT, rectangle_of(target), block=block, copies=tuple(done)))
+        # In the schedule a copy is waited for where it is guaranteed, and on a shared semaphore that may be later.
+        done = () if self.races.in_flight[key] else flying
+        self.waits[key].append(self._note(WAIT, rectangle_of(target), block=block, copies=done))
 
     # -- pipelines: pallas_call's own, and emit_pipeline's
 

@@ -1,0 +1,200 @@
+"""Checks of chapter 9, TPU programs. In: a handle on the answer. Out: nothing, or Wrong with the first slip.
+
+A kernel with copies of its own is judged by its schedule, as the loops of chapter 3: what it did is taken as plain
+events; hazards, provenance, copies and time are found here.
+"""
+from dataclasses import replace
+
+from pallas_lite import Schedule, provenance, timeline, verify
+from pallas_lite.engines.record import record
+from pallas_lite.engines.tpu import parts
+from pallas_lite.errors import PallasLiteError
+from pallas_lite.hardware import TOY, TPU_V5E
+from pallas_lite.schedule import OperandInfo
+from pallas_lite.tiles import check as insist_tiles
+from pallas_lite.tiles import tiled_bytes
+
+from ..exercise import AnswerFailed, Trial, Wrong, exercise
+from ..handle import Handle, same_array
+from ..predict import Asked, predict
+from .kernels import contract, insist_values, operands_of, own_copies, random_array, run, sizes, the_call
+from .naming import insist_names
+
+MiB = 2**20
+BLOCK = 8 * 128 * 4  # bytes of a block in exercise 9.2
+WORK = 2.0 * 8 * 128  # operations on it
+
+
+@predict("9.1", "Count before you read", points=3,
+         show=lambda p: f"x is f32[{p.m}, {p.n}], bm = {p.bm}, bn = {p.bn}, {p.x_depth} slots for x, 2 for row, "
+                        f"{p.o_depth} for o")
+def count(p) -> list[Asked]:
+    parts_of_row, steps = p.n // p.bn, (p.m // p.bm) * (p.n // p.bn)
+    copies = 2 * steps + parts_of_row
+    return [
+        Asked("The number of enqueue_dma", "instructions", p.x_depth + 3, [
+            ("one instruction for each copy", copies,
+             "That many copies are made when it runs. In the text, the copies of a loop are one instruction."),
+            ("one instruction for each operand", 3,
+             "Those are the loop's. What is started before the loop, so that it can run ahead?"),
+            ("the prologue starts the first block only", 5,
+             "x has more than two slots, so the loop runs further ahead, and the prologue starts more blocks of x."),
+            ("the prologue fills all slots", p.x_depth + 4,
+             "The loop itself starts the block of step t + depth − 1, and at t = 0 that fills the last slot. How many "
+             "are left to the prologue?")], 0),
+        Asked("The number of wait_dma", "instructions", p.o_depth + 2, [
+            ("as many waits as starts", p.x_depth + 3,
+             "When it runs there is a wait for each start. In the text, one wait in the loop may serve a start in the "
+             "prologue and one in the loop."),
+            ("only the loop waits", 3, "And after the loop? Some copies out are still under way."),
+            ("the epilogue waits for every slot", p.o_depth + 3,
+             "In the last step the loop still waits for one older copy out. How many are left after it?"),
+            ("one wait for each copy", copies, "That many waits happen when it runs; the loop's are one instruction "
+                                               "each.")], 0),
+        Asked("The number of copies started when it runs", "copies", copies, [
+            ("row is copied in every step", 3 * steps,
+             "row's block follows j, the outer axis: it stays for a whole run of steps, and is then not copied."),
+            ("instructions are copies", p.x_depth + 3, "Those are instructions; the loop's are executed many times."),
+            ("results need no copy", steps + parts_of_row, "Each block of the result is copied out, too."),
+            ("outputs are fetched first", 3 * steps + parts_of_row, "An output is not read from HBM; its slots are "
+                                                                    "only written, and copied out."),
+            ("row is copied once", 2 * steps + 1,
+             "row has several blocks, one for each j, and each of them is copied once.")], 0),
+    ]
+
+
+@exercise("9.2", "A double buffer of your own", points=4)
+def double_buffer(answer: Handle, trial: Trial) -> None:
+    for n in trial.pick(visible=(1, 2, 3, 4, 7), hidden=(1, 2, 3, 4, 5, 6, 9, 12)):
+        x, case = random_array(trial, (8 * n, 128)), f"x is f32[{8 * n}, 128]: {n} block{'s' * (n > 1)} of 8 rows"
+        try:
+            did = run(answer, case, f"x: {n} blocks of 8 rows", x)
+        except AnswerFailed as failed:
+            if failed.kind == "BlockIndexError":
+                failed.nudge = (f"There is no block but 0 to {n - 1}: say when there is no next block to start, or "
+                                "none before to wait for. And which one leaves last?")
+            elif failed.kind == "PipelineError":
+                failed.nudge = "Each wait needs a start before it. Which line starts the copy of this block?"
+            raise
+        call = own_copies(did, case)
+        schedule = in_blocks(call.schedule, n, case)
+        if hazards := verify(schedule):
+            told = "".join(call.hazards[:1])  # knows the lines and semaphores
+            nudge = told if "share semaphore" in told else NUDGES.get(hazards[0].kind, hazards[0].mend)
+            raise Wrong(f"The kernel has a hazard: {hazards[0].kind}.", case=case, schedule=schedule, hazard=hazards,
+                        nudge=nudge)
+        if call.hazards:
+            raise Wrong("The kernel has a hazard.", case=case, schedule=schedule, nudge=call.hazards[0])
+        made = provenance(schedule)
+        missing = [i for i in range(n) if ("o_hbm", (i,)) not in made]
+        if missing:
+            raise Wrong(f"Block {missing[0]} of the result is never copied out.", case=case, schedule=schedule,
+                        nudge="Which step sends its slot to this block?")
+        for name, way in (("x_vmem", "in"), ("o_vmem", "out")):
+            if schedule.copies(name) > n:
+                raise Wrong("Each block should be copied once each way.", case=case, schedule=schedule,
+                            got=f"{schedule.copies(name)} copies {way}", expected=f"{n}")
+        same_array(did.result, 3 * x + 1, case=case, schedule=schedule,
+                   nudge="The copies are in order. Does the kernel read the slot that this block went into, and write "
+                         "the slot that is sent out?")
+        insist_time(schedule, n, case)
+
+
+NUDGES = {
+    "read before wait": "A start only hands in the order; the block is there after its wait.",
+    "uninitialised": "Say aloud which slot the copy of this block fills, which one the kernel reads, and which one is "
+                     "sent out.",
+    "overwrite in flight": "The slot is still being sent out, or filled, when it is written again. Which wait should "
+                           "stand before this?",
+    "never waited": "Each start needs one wait. After the last step a copy is still under way: only an epilogue can "
+                    "wait for it.",
+}
+
+
+def in_blocks(told: Schedule, n: int, case: str) -> Schedule:
+    """What the kernel did, on operands of our own: x and the result in blocks of 8 rows. Raises Wrong for others."""
+    sides = {x.is_output: x for x in told.operands}
+    if len(told.operands) > len(sides) or any(x.block_bytes != BLOCK or x.depth > 2 for x in told.operands):
+        raise Wrong("The copies should move x to x_vmem and the result from o_vmem, a block of 8 rows each.", case=case,
+                    got=", ".join(f"{x.array} and {x.name}, {x.block_bytes} bytes a copy" for x in told.operands),
+                    nudge="copy_in(i) and copy_out(i) are defined for you. All that is to choose is when to start "
+                          "them and when to wait.")
+    if len(sides) < 2:
+        raise Wrong("The kernel should copy blocks in and copy blocks out.", case=case, schedule=told,
+                    nudge="Start copy_in(i) and copy_out(i) for each i, and wait for them.")
+    ours = {sides[out].name: OperandInfo(name, array, out, 2, BLOCK, (8,), (8 * n,))
+            for out, name, array in ((False, "x_vmem", "x_hbm"), (True, "o_vmem", "o_hbm"))}
+    order, events = [told.operands.index(sides[out]) for out in (False, True)], []
+    for e in told:
+        if e.verb == "run":
+            events.append(e._replace(slots=tuple(e.slots[i] for i in order)))
+            continue
+        block = e.block or (0,)  # a wait for nothing does not come here; an array of one block is not cut
+        if block[0] >= n:
+            raise Wrong("A copy takes 8 rows that are not one of the blocks.", case=case, schedule=told,
+                        nudge=f"Blocks are 0 to {n - 1}. Say when there is no next block to start, or none before.")
+        events.append(e._replace(operand=ours[e.operand].name, block=block))
+    return Schedule(tuple(events), tuple(ours.values()), WORK, "kernel")
+
+
+def insist_time(schedule: Schedule, n: int, case: str) -> None:
+    """No slower than pallas_call's own order with two slots, on the toy machine."""
+    # Where a kernel reads in one stretch and writes in another, the work is in the second.
+    works = replace(schedule, events=tuple(e for e in schedule if e.verb != "run" or e.slots[1] >= 0))
+    t, limit = timeline(works, TOY), timeline(contract(n, 2, BLOCK // 4, WORK), TOY).total
+    if t.total > limit * (1 + 1e-9):
+        waits = [s for s in t.spans if s.waiting and s.start > 0]
+        where = f" It first stands still in step {waits[0].step}, at {waits[0].label}." if waits else ""
+        raise Wrong(f"Right, but the core waits too much.{where}", case=case, timeline=t,
+                    got=f"{t.total * 1e6:.4g} µs on the toy machine", expected=f"at most {limit * 1e6:.4g} µs",
+                    nudge="Start the next copy in before you wait for this one, and wait for a copy out one block "
+                          "later than it was started.")
+
+
+KERNELS = {"a": "fine", "b": "shared semaphore", "c": "never waited", "d": "overwrite in flight"}
+ABOUT = {
+    "shared semaphore": "Look at the copies out. When this kernel waits for one, how many are under way on the "
+                        "semaphore that it waits on?",
+    "overwrite in flight": "Take n = 2. When block 1's result is written to o_vmem[0], is the copy of block 0 out of "
+                           "it over?",
+    "never waited": "Count starts and waits of the copies out, for n = 2.",
+    "fine": "A wait does not name a copy: it counts bytes on a semaphore. Is any other copy under way on that "
+            "semaphore? Strange is not wrong.",
+}
+
+
+@exercise("9.3", "Which of these may run?", points=3)
+def races(answer: Handle, trial: Trial) -> None:
+    insist_names(answer, KERNELS, ABOUT, "kernel")
+
+
+@exercise("9.4", "Make it compile, and make it fast", points=3)
+def in_tiles(answer: Handle, trial: Trial) -> None:
+    for m, n in trial.pick(visible=[(1000, 1200), (512, 2500)], hidden=[(1000, 1200), (520, 2500)]):
+        x, case = random_array(trial, (m, n)), f"x is f32[{m}, {n}]"
+        did = run(answer, case, f"x has {m} rows and {n} columns", x)
+        call = the_call(did, [x], [(m, n)], case)
+        operands = operands_of(call)
+        for operand in operands:
+            try:
+                insist_tiles("kernel", operand, parts(operand))
+            except PallasLiteError as error:
+                raise Wrong("The compiler refuses the blocks.", case=case, got=str(error).partition(": ")[2],
+                            nudge=f"Of {n} columns, a copy may take whole multiples of 128 or all {n}; "
+                                  "of rows, multiples of 8.") from None
+        taken = sum(tiled_bytes((x.depth, *x.block_shape), x.dtype) for x in operands)
+        if taken > TPU_V5E.sram_bytes:
+            raise Wrong("The slots do not fit.", case=case, got=f"{taken / MiB:.4g} MiB of VMEM, in whole tiles",
+                        expected=f"at most {TPU_V5E.sram_bytes / MiB:g} MiB",
+                        nudge="Fewer rows in a block. Count two slots for each of two operands, and columns rounded "
+                              "up to 128.")
+        t = timeline(record(call.steps, operands, float(sizes(call.outputs[0])[0] * n)), TPU_V5E)
+        limit = 1.2 * 2 * x.nbytes / TPU_V5E.beta
+        if t.total > limit:
+            raise Wrong("It compiles, but it is too slow.", case=case, got=f"{t.total * 1e6:.1f} µs, {t.bound}-bound",
+                        expected=f"at most {limit * 1e6:.1f} µs",
+                        nudge=f"{call.steps} steps. " + (
+                            "Small blocks drown in latency: two slots keep two copies on the way, no more. Take more "
+                            "rows." if t.bound == "latency" else
+                            "Are bytes copied more than once, or with one slot only?"))
+        insist_values(call, 0, did.result, 2 * x, case)
