@@ -1,9 +1,7 @@
 """mosaic: the TPU program of a call: its text beside the schedule, its windows in VMEM, and the TPU compiler."""
 import contextlib
 import functools
-import importlib.util
 import io
-import os
 import re
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,15 +9,14 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax.experimental import topologies
-from jax.sharding import AbstractDevice, AbstractMesh, SingleDeviceSharding, use_abstract_mesh
+from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
+from . import libtpu
 from .engines import tpu
 from .errors import NotSupportedError, PallasLiteError
 from .schedule import RUN
-from .specs import VMEM
 from .stages import Compiled, Lowered, unknown
-from .tiles import check, tiled_bytes
+from .tiles import Held, check, slot_bytes
 
 
 class Chip(NamedTuple):
@@ -52,9 +49,9 @@ class Window:
 class TpuLowered(Lowered):
     """A Mosaic program."""
 
-    def function(self, interpret=False, debug=False, target="v5e"):
+    def function(self, interpret=False, debug=False, target="v5e", held=None):
         """The program as a JAX function: a `pallas_call` of upstream, which its `InterpretParams` run on a CPU."""
-        call = tpu.kernel_call(self.traced, interpret, debug)
+        call = tpu.kernel_call(self.traced, interpret, debug, held)
 
         def on_a_tpu(*operands):  # index arithmetic and scopes ask jax which TPU this is for
             device = AbstractDevice(device_kind=CHIPS[target].kind, num_cores=1, platform="tpu")
@@ -74,12 +71,19 @@ class TpuLowered(Lowered):
         return self._text[self._text.index("\nmodule") + 1:].strip()
 
     def windows(self) -> list["Window"]:
-        """The VMEM that the program asks for: the slots of each operand, then scratch."""
-        slots = [(x.name, x.ref_shape, x.dtype, x.depth) for x in self.traced.operands if not x.steers]
-        scratch = [(name, e.shape, e.dtype, 1) for name, e in self.traced.parts[2][len(self.traced.scalars):]
-                   if e.memory_space is VMEM]
-        return [Window(name, shape, np.dtype(dtype), depth, tiled_bytes((depth, *shape), dtype))
-                for name, shape, dtype, depth in slots + scratch]
+        """The VMEM that the program asks for: scratch, the slots of each operand, and what the kernel allocates itself.
+
+        Of scopes that follow each other, the larger one counts: they share their place.
+        """
+        return self._windows
+
+    @functools.cached_property
+    def _windows(self):
+        held = Held()
+        with _refused(self, "Pallas"):
+            jax.jit(self.function(held=held)).trace(*self.avals)
+        return [Window(name, shape, np.dtype(dtype), depth, slot_bytes(shape, dtype, depth))
+                for name, shape, dtype, depth in held.most]
 
     def compile(self, target: str = "v5e") -> Compiled:
         """The program compiled for a TPU ("v5e", "v5p" or "v6e") on this machine, which needs no TPU.
@@ -107,9 +111,7 @@ class TpuLowered(Lowered):
 
     def compile_unchecked(self, target: str, function=None) -> jax.stages.Compiled:
         """What the compiler alone makes of the program, or of another function of the same operands."""
-        placed = SingleDeviceSharding(_device(CHIPS[target].topology))
-        avals = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=placed) for a in self.avals]
-        return jax.jit(function or self.function(target=target), out_shardings=placed).lower(*avals).compile()
+        return libtpu.compiled(function or self.function(target=target), self.avals, CHIPS[target].topology)
 
     @functools.cached_property
     def instructions(self) -> list["Instruction"]:
@@ -159,19 +161,7 @@ def _refused(lowered, who, remark=""):
         raise
     except Exception as error:  # noqa: BLE001  upstream raises many kinds, private ones among them
         raise NotSupportedError(f"{lowered.traced.call.name}: {who} refuses the kernel for a TPU.{remark} It says:\n"
-                                f"{error}") from error
-
-
-@functools.cache
-def _device(topology):
-    """A chip to compile for. No metadata server is asked and no lock taken: nothing here wants a real TPU."""
-    for name, value in {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-4", "TPU_WORKER_ID": "0",
-                        "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}.items():
-        os.environ.setdefault(name, value)
-    if importlib.util.find_spec("libtpu") is None:
-        raise NotSupportedError('the TPU compiler is not installed: pip install "pallas_lite[tpu]" (libtpu, for Linux '
-                                "on x86-64). It needs no TPU.")
-    return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[0]
+                                f"{error}{libtpu.mismatch() if remark else ''}") from error
 
 
 class Instruction(NamedTuple):
