@@ -129,8 +129,8 @@ class TpuLowered(Lowered):
         end, events = len(schedule) - len(after), {}
         for number, e in enumerate(schedule[len(before):end], len(before)):
             if e.verb != RUN:
-                sizes = [part.stop - part.start for part in operands[e.operand].window(e.block)[1]]
-                entry = tpu.entry("loop", e.verb, operands[e.operand], sizes)
+                part = [(p.start, p.stop - p.start) for p in operands[e.operand].window(e.block)[1]]
+                entry = tpu.entry("loop", e.verb, operands[e.operand], part)
                 events.setdefault(entry, []).append(number)
         found = [i._replace(events=events.get(i.entry, [])) for i in found]
         for once, number in zip(before + after, [*range(len(before)), *range(end, len(schedule))], strict=True):
@@ -139,13 +139,14 @@ class TpuLowered(Lowered):
 
     def summary(self) -> str:
         """Each DMA instruction of the program, by its line in `as_text()`, beside its entry in the schedule."""
-        schedule, lines = self.traced.schedule, []
-        body = {} if self.traced.manual else {(e.verb, e.operand): (when, e) for when, e in schedule.rolled().body}
+        schedule, lines, body = self.traced.schedule, [], {}
+        for when, e in () if self.traced.manual else schedule.rolled().body:
+            body.setdefault((e.verb, e.operand), []).append((when, e))
         for line, op, entry, events in self.instructions:
             place, _, text = entry.partition(": ")
-            if events:
-                e = schedule[events[0]]
-                when, e = body.get((e.verb, e.operand), ("", e)) if place == "loop" else ("", e)
+            once = [("", schedule[n]) for n in events]
+            rolled = body.get((once[0][1].verb, once[0][1].operand), []) if events and place == "loop" else []
+            for when, e in next((said for said in (once, rolled) if len(said) == 1), []):
                 text = schedule.describe(e) + f" if {when}" * bool(when) + text[text.index(")") + 1:]
             steps = "" if self.traced.manual else f": {_steps([schedule[n].step for n in events])}"
             lines.append(f"line {line:4}  {op:11}  {place:8}  {text}{steps}")

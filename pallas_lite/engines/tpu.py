@@ -209,14 +209,15 @@ class Engine:
         sizes = tuple(size for _, size in part)
         whole = sizes == x.block_shape
         ends = self.homes[x.name].at[tuple(home)], self._slot(x, slot, () if whole else inside)
-        dma(self.label + entry(self.where, verb, x, sizes), verb, *(ends[::-1] if x.is_output else ends),
+        dma(self.label + entry(self.where, verb, x, part), verb, *(ends[::-1] if x.is_output else ends),
             self.semaphores[x.name].at[slot])
 
 
-def entry(where, verb, x, sizes) -> str:
-    """What a copy is called in the program's text: its place, its entry in the schedule, and its size at an edge."""
-    edge = "" if tuple(sizes) == x.block_shape else f", {'x'.join(map(str, sizes))} of it"
-    return f"{where}: {verb}({x.name}){edge}"
+def entry(where, verb, x, part) -> str:
+    """What a copy is called in the program's text: its place, its entry in the schedule, and its part at an edge."""
+    lows, sizes = zip(*part, strict=True) if part else ((), ())
+    edge = "" if sizes == x.block_shape else f", {'x'.join(map(str, sizes))} of it"
+    return f"{where}: {verb}({x.name}){edge}" + f" from {'x'.join(map(str, lows))}" * any(lows)
 
 
 def parts(x) -> list[dict]:

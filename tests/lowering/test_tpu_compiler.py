@@ -90,7 +90,8 @@ def test_the_three_kernels_compile_at_every_depth(name, target):
     ((4096, 1024), (1, 128), "bfloat16", 2), ((3000, 500), (100, 100), "float32", 2),
     ((2097152,), (1024,), "float32", 3), ((2097152,), (8192,), "float32", 3), ((2097152,), (1024,), "bfloat16", 3),
     ((4096,), (512,), "int8", 2), ((4096,), (256,), "int8", 1), ((1100,), (1100,), "float32", 4),
-    ((1100,), (1100,), "bfloat16", 2), ((4096, 1024), (None, 256), "float32", 3)])
+    ((1100,), (1100,), "bfloat16", 2), ((4096, 1024), (None, 256), "float32", 3),
+    ((32768, 1024), (256, 256), "bool", 3)])
 def test_windows_are_the_compilers(shape, block, dtype, depth):
     taken, what, agree = table.window_row(shape, block, dtype, depth)
     assert agree, f"{taken} bytes, {what}"
