@@ -14,21 +14,22 @@ from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 from . import libtpu
 from .engines import tpu
 from .errors import NotSupportedError, PallasLiteError
+from .hardware import TPU_V5E, TPU_V5P, TPU_V6E, Machine
 from .schedule import RUN
 from .stages import Compiled, Lowered, unknown
 from .tiles import Held, check, slot_bytes
 
 
 class Chip(NamedTuple):
-    """A TPU that can be compiled for. `vmem`: bytes that one kernel may use, the compiler's own limit."""
+    """A TPU that can be compiled for. `machine` says how much VMEM there is, and how much one kernel may use of it."""
 
     topology: str
     kind: str
-    vmem: int
+    machine: Machine
 
 
-CHIPS = {"v5e": Chip("v5e:2x2", "TPU v5 lite", 16 * 2**20), "v5p": Chip("v5p:2x2x1", "TPU v5", 16 * 2**20),
-         "v6e": Chip("v6e:2x2", "TPU v6 lite", 32 * 2**20)}
+CHIPS = {"v5e": Chip("v5e:2x2", "TPU v5 lite", TPU_V5E), "v5p": Chip("v5p:2x2x1", "TPU v5", TPU_V5P),
+         "v6e": Chip("v6e:2x2", "TPU v6 lite", TPU_V6E)}
 ESCAPED = re.compile(r"(?:\\[0-9A-F]{2})+")  # how MLIR prints letters beyond ASCII
 
 
@@ -97,7 +98,8 @@ class TpuLowered(Lowered):
         for x in self.traced.operands:
             check(name, x, tpu.parts(x))
         windows = self.windows()
-        limit = getattr(self.traced.call.compiler_params, "vmem_limit_bytes", None) or CHIPS[target].vmem
+        chosen = getattr(self.traced.call.compiler_params, "vmem_limit_bytes", None)
+        limit = min(chosen or CHIPS[target].machine.sram_bytes, CHIPS[target].machine.physical_sram_bytes)
         taken = sum(w.bytes for w in windows)
         items = "\n".join(f"  {w}" for w in windows)
         if taken > limit:

@@ -193,6 +193,23 @@ def test_the_limit_can_be_raised():
     more.trace(*operands).lower("tpu").compile("v5e")
 
 
+@pytest.mark.parametrize("target", CHIPS)
+def test_the_limit_can_be_raised_as_far_as_there_is_memory(target):
+    def lowered(slots):
+        rows = pl.BlockSpec((512, 1024), lambda i: (i, 0), pl.Buffered(slots))  # 2 MiB
+        call = pl.pallas_call(lambda x_ref, o_ref: None, f32(2**17, 1024), grid=(256,), in_specs=[rows],
+                              out_specs=pl.BlockSpec((8, 1024), lambda i: (i, 0)),
+                              compiler_params=pltpu.CompilerParams(vmem_limit_bytes=2**30))
+        return call.trace(f32(2**17, 1024)).lower("tpu")
+    memory = CHIPS[target].machine.physical_sram_bytes
+    most = memory // 2**21
+    lowered(most - 1).compile(target)
+    with pytest.raises(pl.PallasLiteError, match=f"more than the {memory:,} that one kernel may use"):
+        lowered(most + 1).compile(target)
+    assert re.search(rf"exceed memory \(size={memory}\)|of {memory / 2**20:.2f}M vmem",
+                     table.refusal(lowered(most + 1), target))
+
+
 def test_our_programs_take_no_more_bundles_than_upstreams():
     for name, block, ours, theirs in table.bundle_table(128):
         assert ours[0] <= 1.05 * theirs, f"{name} in blocks of {block}²: {ours[0]} bundles, upstream's {theirs}"
