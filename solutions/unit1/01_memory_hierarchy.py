@@ -358,9 +358,9 @@ print(f"The kernel moves {arrays} arrays of float32 ({arrays - 1} in, 1 out), an
 # prediction = percent of F on v5e, percent of F on H100, and
 #              how many operations per element would make it compute-bound on v5e
 ### BEGIN SOLUTION
-intensity = operations / (4 * arrays)
-v5e, h100 = (100 * intensity * machine.beta / machine.flops for machine in (TPU_V5E, H100))
-prediction = v5e, h100, 4 * arrays * TPU_V5E.flops / TPU_V5E.beta
+prediction = (100 * operations / (4 * arrays) * TPU_V5E.beta / TPU_V5E.flops,
+              100 * operations / (4 * arrays) * H100.beta / H100.flops,
+              4 * arrays * TPU_V5E.flops / TPU_V5E.beta)
 ### END SOLUTION
 
 # %% check="1.4"
