@@ -45,6 +45,7 @@ from .manual import run_scoped as run_scoped
 from .memory import InterpretParams as InterpretParams
 from .plot import plot_grid as plot_grid
 from .plot import plot_roofline as plot_roofline
+from .plot import plot_slots as plot_slots
 from .plot import plot_sweep as plot_sweep
 from .plot import plot_timeline as plot_timeline
 from .refs import Slice as Slice

@@ -74,7 +74,7 @@ TPU v5p | matrix float32      | 229.5e12 op/s | assumed: as bfloat16, to which a
     jax.lax.Precision)
 TPU v5p | sram_bytes          | 16 MiB        | the TPU compiler (libtpu 0.0.42.1), where it refuses a kernel: "limit
     16.00M exceeded scoped vmem limit"
-TPU v5p | physical_sram_bytes | 63.94 MiB     | the TPU compiler (libtpu 0.0.42.1): "of 63.94M vmem" a core; the Pallas
+TPU v5p | physical_sram_bytes | 65472 KiB     | the TPU compiler (libtpu 0.0.42.1): "of 63.94M vmem" a core; the Pallas
     tutorial (Software Pipelining, Memory hierarchies) says 96 MB
 TPU v6e | alpha               | 1e-6 s        | assumed: not published
 TPU v6e | beta                | 1638e9 B/s    | Google Cloud, "TPU v6e", System architecture
@@ -87,7 +87,7 @@ TPU v6e | matrix float32      | 918e12 op/s   | assumed: as bfloat16, to which a
     jax.lax.Precision)
 TPU v6e | sram_bytes          | 32 MiB        | the TPU compiler (libtpu 0.0.42.1), where it refuses a kernel: "limit
     32.00M exceeded scoped vmem limit"
-TPU v6e | physical_sram_bytes | 127.94 MiB    | the TPU compiler (libtpu 0.0.42.1): "of 127.94M vmem"
+TPU v6e | physical_sram_bytes | 131008 KiB    | the TPU compiler (libtpu 0.0.42.1): "of 127.94M vmem"
 A100 SXM | alpha               | 1e-6 s        | assumed: not published
 A100 SXM | beta                | 2.039e12 B/s  | NVIDIA, A100 data sheet, Specifications (80 GB)
 A100 SXM | flops               | 19.5e12 op/s  | NVIDIA, A100 data sheet, Specifications (FP32)

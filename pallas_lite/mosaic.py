@@ -1,9 +1,7 @@
 """mosaic: the TPU program of a call: its text beside the schedule, its windows in VMEM, and the TPU compiler."""
 import contextlib
 import functools
-import importlib.util
 import io
-import os
 import re
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,27 +9,27 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax.experimental import topologies
-from jax.sharding import AbstractDevice, AbstractMesh, SingleDeviceSharding, use_abstract_mesh
+from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
+from . import libtpu
 from .engines import tpu
 from .errors import NotSupportedError, PallasLiteError
+from .hardware import TPU_V5E, TPU_V5P, TPU_V6E, Machine
 from .schedule import RUN
-from .specs import VMEM
 from .stages import Compiled, Lowered, unknown
-from .tiles import check, tiled_bytes
+from .tiles import Held, check, slot_bytes
 
 
 class Chip(NamedTuple):
-    """A TPU that can be compiled for. `vmem`: bytes that one kernel may use, the compiler's own limit."""
+    """A TPU that can be compiled for. `machine` says how much VMEM there is, and how much one kernel may use of it."""
 
     topology: str
     kind: str
-    vmem: int
+    machine: Machine
 
 
-CHIPS = {"v5e": Chip("v5e:2x2", "TPU v5 lite", 16 * 2**20), "v5p": Chip("v5p:2x2x1", "TPU v5", 16 * 2**20),
-         "v6e": Chip("v6e:2x2", "TPU v6 lite", 32 * 2**20)}
+CHIPS = {"v5e": Chip("v5e:2x2", "TPU v5 lite", TPU_V5E), "v5p": Chip("v5p:2x2x1", "TPU v5", TPU_V5P),
+         "v6e": Chip("v6e:2x2", "TPU v6 lite", TPU_V6E)}
 ESCAPED = re.compile(r"(?:\\[0-9A-F]{2})+")  # how MLIR prints letters beyond ASCII
 
 
@@ -52,9 +50,9 @@ class Window:
 class TpuLowered(Lowered):
     """A Mosaic program."""
 
-    def function(self, interpret=False, debug=False, target="v5e"):
+    def function(self, interpret=False, debug=False, target="v5e", held=None):
         """The program as a JAX function: a `pallas_call` of upstream, which its `InterpretParams` run on a CPU."""
-        call = tpu.kernel_call(self.traced, interpret, debug)
+        call = tpu.kernel_call(self.traced, interpret, debug, held)
 
         def on_a_tpu(*operands):  # index arithmetic and scopes ask jax which TPU this is for
             device = AbstractDevice(device_kind=CHIPS[target].kind, num_cores=1, platform="tpu")
@@ -74,12 +72,19 @@ class TpuLowered(Lowered):
         return self._text[self._text.index("\nmodule") + 1:].strip()
 
     def windows(self) -> list["Window"]:
-        """The VMEM that the program asks for: the slots of each operand, then scratch."""
-        slots = [(x.name, x.ref_shape, x.dtype, x.depth) for x in self.traced.operands if not x.steers]
-        scratch = [(name, e.shape, e.dtype, 1) for name, e in self.traced.parts[2][len(self.traced.scalars):]
-                   if e.memory_space is VMEM]
-        return [Window(name, shape, np.dtype(dtype), depth, tiled_bytes((depth, *shape), dtype))
-                for name, shape, dtype, depth in slots + scratch]
+        """The VMEM that the program asks for: scratch, the slots of each operand, and what the kernel allocates itself.
+
+        Of scopes that follow each other, the larger one counts: they share their place.
+        """
+        return self._windows
+
+    @functools.cached_property
+    def _windows(self):
+        held = Held()
+        with _refused(self, "Pallas"):
+            jax.jit(self.function(held=held)).trace(*self.avals)
+        return [Window(name, shape, np.dtype(dtype), depth, slot_bytes(shape, dtype, depth))
+                for name, shape, dtype, depth in held.most]
 
     def compile(self, target: str = "v5e") -> Compiled:
         """The program compiled for a TPU ("v5e", "v5p" or "v6e") on this machine, which needs no TPU.
@@ -93,7 +98,8 @@ class TpuLowered(Lowered):
         for x in self.traced.operands:
             check(name, x, tpu.parts(x))
         windows = self.windows()
-        limit = getattr(self.traced.call.compiler_params, "vmem_limit_bytes", None) or CHIPS[target].vmem
+        chosen = getattr(self.traced.call.compiler_params, "vmem_limit_bytes", None)
+        limit = min(chosen or CHIPS[target].machine.sram_bytes, CHIPS[target].machine.physical_sram_bytes)
         taken = sum(w.bytes for w in windows)
         items = "\n".join(f"  {w}" for w in windows)
         if taken > limit:
@@ -107,9 +113,7 @@ class TpuLowered(Lowered):
 
     def compile_unchecked(self, target: str, function=None) -> jax.stages.Compiled:
         """What the compiler alone makes of the program, or of another function of the same operands."""
-        placed = SingleDeviceSharding(_device(CHIPS[target].topology))
-        avals = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=placed) for a in self.avals]
-        return jax.jit(function or self.function(target=target), out_shardings=placed).lower(*avals).compile()
+        return libtpu.compiled(function or self.function(target=target), self.avals, CHIPS[target].topology)
 
     @functools.cached_property
     def instructions(self) -> list["Instruction"]:
@@ -127,8 +131,8 @@ class TpuLowered(Lowered):
         end, events = len(schedule) - len(after), {}
         for number, e in enumerate(schedule[len(before):end], len(before)):
             if e.verb != RUN:
-                sizes = [part.stop - part.start for part in operands[e.operand].window(e.block)[1]]
-                entry = tpu.entry("loop", e.verb, operands[e.operand], sizes)
+                part = [(p.start, p.stop - p.start) for p in operands[e.operand].window(e.block)[1]]
+                entry = tpu.entry("loop", e.verb, operands[e.operand], part)
                 events.setdefault(entry, []).append(number)
         found = [i._replace(events=events.get(i.entry, [])) for i in found]
         for once, number in zip(before + after, [*range(len(before)), *range(end, len(schedule))], strict=True):
@@ -137,13 +141,14 @@ class TpuLowered(Lowered):
 
     def summary(self) -> str:
         """Each DMA instruction of the program, by its line in `as_text()`, beside its entry in the schedule."""
-        schedule, lines = self.traced.schedule, []
-        body = {} if self.traced.manual else {(e.verb, e.operand): (when, e) for when, e in schedule.rolled().body}
+        schedule, lines, body = self.traced.schedule, [], {}
+        for when, e in () if self.traced.manual else schedule.rolled().body:
+            body.setdefault((e.verb, e.operand), []).append((when, e))
         for line, op, entry, events in self.instructions:
             place, _, text = entry.partition(": ")
-            if events:
-                e = schedule[events[0]]
-                when, e = body.get((e.verb, e.operand), ("", e)) if place == "loop" else ("", e)
+            once = [("", schedule[n]) for n in events]
+            rolled = body.get((once[0][1].verb, once[0][1].operand), []) if events and place == "loop" else []
+            for when, e in next((said for said in (once, rolled) if len(said) == 1), []):
                 text = schedule.describe(e) + f" if {when}" * bool(when) + text[text.index(")") + 1:]
             steps = "" if self.traced.manual else f": {_steps([schedule[n].step for n in events])}"
             lines.append(f"line {line:4}  {op:11}  {place:8}  {text}{steps}")
@@ -159,19 +164,7 @@ def _refused(lowered, who, remark=""):
         raise
     except Exception as error:  # noqa: BLE001  upstream raises many kinds, private ones among them
         raise NotSupportedError(f"{lowered.traced.call.name}: {who} refuses the kernel for a TPU.{remark} It says:\n"
-                                f"{error}") from error
-
-
-@functools.cache
-def _device(topology):
-    """A chip to compile for. No metadata server is asked and no lock taken: nothing here wants a real TPU."""
-    for name, value in {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-4", "TPU_WORKER_ID": "0",
-                        "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}.items():
-        os.environ.setdefault(name, value)
-    if importlib.util.find_spec("libtpu") is None:
-        raise NotSupportedError('the TPU compiler is not installed: pip install "pallas_lite[tpu]" (libtpu, for Linux '
-                                "on x86-64). It needs no TPU.")
-    return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[0]
+                                f"{error}{libtpu.mismatch() if remark else ''}") from error
 
 
 class Instruction(NamedTuple):

@@ -80,18 +80,21 @@ def insist_blocks(call: KernelCall, block, shape, case: str) -> None:
     if call.steps == 1 and sizes(out) == shape != block:
         raise Wrong("Your pallas_call makes only one step: the whole array is one block.", case=case,
                     got=f"grid {call.grid}, block {list(out.block_shape)}",
-                    expected=f"blocks of {block[0]} × {block[1]}",
+                    expected=f"blocks of {by(block)}",
                     nudge="Without a grid and specs every operand is one block. Give grid=, in_specs= and out_specs=.")
     for x in (*call.inputs, *call.outputs):
         if x.shape == shape and any(n > most for n, most in zip(sizes(x), block, strict=True)):
             raise Wrong(f"The blocks of {x.name} are larger than the task allows.", case=case,
                         got=f"{list(x.block_shape)}", expected=f"at most {list(block)}",
-                        nudge=f"Blocks of {block[0]} × {block[1]} are required. The first argument of BlockSpec is the "
-                              "shape of one block: rows first, then columns.")
+                        nudge=f"Blocks of {by(block)} are required. The first argument of BlockSpec is the shape of "
+                              "one block: rows first, then columns.")
 
 
-def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, case: str) -> None:
-    """The values of an output are right; else says which step left the first wrong block, and what it made it from."""
+def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, case: str, slips=()) -> None:
+    """The values of an output are right; else says which step left the first wrong block, and what it made it from.
+
+    `slips`: (the output that a known slip gives, what to say of it); the first that the wrong cell agrees with counts.
+    """
     out = call.outputs[which]
     block_shape, schedule = sizes(out), schedule_of(call)
     if schedule is not None and (hazards := verify(schedule)):
@@ -117,7 +120,10 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
     last = {block: (visit, step) for visit, (step, block) in enumerate(found)}
     (visit, step), block = min((last[b], b) for b in cell)
     at, slot = cell[block], visit % out.depth
-    made_from = " and ".join(block_name(x, x.blocks[step]) for x in call.inputs)
+    end = found[visit + 1][0] - 1 if visit + 1 < len(found) else call.steps - 1
+    steps = f"Step {step}" if step == end else f"Steps {step} to {end}"
+    s = "s" * (step == end)  # Step 3 leaves, steps 4 to 7 leave
+    made_from = " and ".join(dict.fromkeys(block_name(x, x.blocks[t]) for x in call.inputs for t in (step, end)))
     hazard = None
     if schedule is not None:
         number = next(i for i, e in enumerate(schedule) if e.verb == "run" and e.step == step)
@@ -127,15 +133,24 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
     odd = [x for x in call.inputs if len(call.outputs) == 1 and x.shape == out.shape and x.blocks[step] != block]
     nudge = (f"Step {step} should read {block_name(odd[0], block)} to write {block_name(out, block)}. Look at the "
              f"index map of {odd[0].name}." if odd else
-             f"Step {step} reads {made_from}. Are those the blocks that belong to {block_name(out, block)}? If they "
+             f"{steps} read{s} {made_from}. Are those the blocks that belong to {block_name(out, block)}? If they "
              "are, look at the kernel.")
-    raise Wrong(f"Step {step} leaves a wrong block {block_name(out, block)}, by slot {out.name}[{slot}].", case=case,
+    for wrong, says in reversed(slips):  # the first that agrees is the one that stays
+        nudge = says if np.isclose(result[at], wrong[at], 1e-5, 1e-5, equal_nan=True) else nudge
+    raise Wrong(f"{steps} leave{s} a wrong block {block_name(out, block)}, by slot {out.name}[{slot}].", case=case,
                 got=f"{out.name}{list(at)} = {result[at]:.6g}", expected=f"{expected[at]:.6g}", schedule=schedule,
                 hazard=hazard, nudge=nudge)
 
 
 def sizes(x: KernelOperand) -> tuple[int, ...]:
     return tuple(n or 1 for n in x.block_shape)
+
+
+def by(block) -> str:
+    """The shape of a block in words.  >>> by((64, 128))
+    '64 × 128'
+    """
+    return " × ".join(map(str, block))
 
 
 def block_name(x: KernelOperand, block) -> str:

@@ -22,6 +22,7 @@ from ..errors import NotSupportedError
 from ..manual import play
 from ..pipeline import pipeline
 from ..refs import Ref
+from ..tiles import Held, slots
 from .record import Visits
 
 
@@ -164,7 +165,7 @@ class Engine:
 
     def run(self, t):
         with at_position(self.ids[0], self.grid):
-            self.body([self.slots[x.name].at[self.seen[x.name, 0].slot] for x in self.operands])
+            self.body([self._slot(x, self.seen[x.name, 0].slot) for x in self.operands])
 
     def copy_out_start(self, y, t):
         block, slot = self._block(y, t), self.visit(y, t).slot
@@ -183,6 +184,15 @@ class Engine:
             block, slot = self.visits_of[y.name].blocks[0], visit.slot
         self._copy("copy_out_wait", y, block, slot)
 
+    def _slot(self, x, number, part=()):
+        """A slot, or a part of it (tiles.py lays them out)."""
+        buffer, shape = self.slots[x.name], x.ref_shape
+        if len(buffer.shape) > len(shape):
+            return buffer.at[(number, *[0] * (len(buffer.shape) - len(shape) - 1), *part)]
+        [part] = part or [pallas.ds(0, *shape)]
+        start = number * shape[0] if isinstance(number, int) else pallas.multiple_of(number * shape[0], shape[0])
+        return buffer.at[pallas.ds(start + part.start, part.size)]
+
     def _copy(self, verb, x, block, slot):
         """Start a block's copy, or wait for it. Of an edge block only the part inside the array is copied."""
         for condition, part in _kinds(block, self.parts[x.name]):
@@ -198,15 +208,16 @@ class Engine:
                 inside.append(pallas.ds(low, size))
         sizes = tuple(size for _, size in part)
         whole = sizes == x.block_shape
-        ends = self.homes[x.name].at[tuple(home)], self.slots[x.name].at[slot if whole else (slot, *inside)]
-        dma(self.label + entry(self.where, verb, x, sizes), verb, *(ends[::-1] if x.is_output else ends),
+        ends = self.homes[x.name].at[tuple(home)], self._slot(x, slot, () if whole else inside)
+        dma(self.label + entry(self.where, verb, x, part), verb, *(ends[::-1] if x.is_output else ends),
             self.semaphores[x.name].at[slot])
 
 
-def entry(where, verb, x, sizes) -> str:
-    """What a copy is called in the program's text: its place, its entry in the schedule, and its size at an edge."""
-    edge = "" if tuple(sizes) == x.block_shape else f", {'x'.join(map(str, sizes))} of it"
-    return f"{where}: {verb}({x.name}){edge}"
+def entry(where, verb, x, part) -> str:
+    """What a copy is called in the program's text: its place, its entry in the schedule, and its part at an edge."""
+    lows, sizes = zip(*part, strict=True) if part else ((), ())
+    edge = "" if sizes == x.block_shape else f", {'x'.join(map(str, sizes))} of it"
+    return f"{where}: {verb}({x.name}){edge}" + f" from {'x'.join(map(str, lows))}" * any(lows)
 
 
 def parts(x) -> list[dict]:
@@ -284,8 +295,8 @@ class Machine:
 
     resolve = staticmethod(_specs.resolve)
 
-    def __init__(self, scalars):
-        self.index_scalars, self.pipelines = scalars, 0
+    def __init__(self, scalars, held):
+        self.index_scalars, self.held, self.pipelines = scalars, held, 0
 
     def home(self, name, shape, dtype, given, is_input=False):
         return Window(Memory(name, given))
@@ -297,7 +308,8 @@ class Machine:
         def inside(*refs):
             return f(*(Window(Memory(name or "scoped", ref, _specs.is_semaphore(kind)))
                        for (name, kind), ref in zip(kinds, refs, strict=True)))
-        return pallas.run_scoped(inside, *(allocation(kind) for _, kind in kinds))
+        with self.held.more(in_vmem(kinds)):
+            return pallas.run_scoped(inside, *(allocation(kind) for _, kind in kinds))
 
     def copy_start(self, copy):
         self._copy("copy_start", copy)
@@ -328,10 +340,17 @@ class Machine:
             slots, semaphores, sent = ({x.name: next(scratch) for x in xs} for xs in (operands, operands, uneven))
             engine = Engine(operands, grid, scalars, homes, slots, semaphores, sent, run, label)
             pipeline(engine, engine.steps, operands)
-        pallas.run_scoped(
-            inside, *((pltpu.SMEM if x.steers else pltpu.VMEM)((x.depth, *x.ref_shape), x.dtype) for x in operands),
-            *(pltpu.SemaphoreType.DMA((x.depth,)) for x in operands),
-            *(pltpu.SMEM((y.depth, len(y.shape)), jnp.int32) for y in uneven))
+        buffers = (pltpu.SMEM((x.depth, *x.ref_shape), x.dtype) if x.steers else
+                   pltpu.VMEM(slots(x.depth, x.ref_shape, x.dtype), x.dtype) for x in operands)
+        with self.held.more((x.name, x.ref_shape, x.dtype, x.depth) for x in operands if not x.steers):
+            pallas.run_scoped(inside, *buffers, *(pltpu.SemaphoreType.DMA((x.depth,)) for x in operands),
+                              *(pltpu.SMEM((y.depth, len(y.shape)), jnp.int32) for y in uneven))
+
+
+def in_vmem(kinds):
+    """Of what a kernel allocates, as (name, kind): the buffers in VMEM, as Held takes them."""
+    return [(name or "scoped", kind.shape, kind.dtype, 1) for name, kind in kinds
+            if getattr(kind, "memory_space", None) is _specs.VMEM]
 
 
 def allocation(kind):
@@ -343,8 +362,12 @@ def allocation(kind):
     return getattr(pltpu, kind.memory_space.name)(kind.shape, kind.dtype)
 
 
-def kernel_call(traced, interpret=False, debug=False):
-    """The call as upstream's `pallas_call`: a function of the arrays, prefetched scalars first, in flat order."""
+def kernel_call(traced, interpret=False, debug=False, held=None):
+    """The call as upstream's `pallas_call`: a function of the arrays, prefetched scalars first, in flat order.
+
+    When it is traced, `held` is told what it takes of VMEM.
+    """
+    held = held or Held()
     inputs, outputs = ([x for x in traced.arrays if x.is_output == out] for out in (False, True))
     operands, free, extras, grid = traced.parts
     n = len(traced.scalars)
@@ -354,9 +377,10 @@ def kernel_call(traced, interpret=False, debug=False):
         scalars, homes, scratch = refs[:n], refs[n:n + len(arrays)], refs[n + len(arrays):]
         memories = [(name, Memory(name, ref, _specs.is_semaphore(e) if i >= n else False))
                     for i, ((name, e), ref) in enumerate(zip(extras, [*scalars, *scratch], strict=True))]
-        machine = Machine([Window(memory) for _, memory in memories[:n]])
-        play(machine, traced.call.kernel, operands, free, memories, grid,
-             {x.array: ref for x, ref in zip(arrays, homes, strict=True)}, traced.unflatten)
+        machine = Machine([Window(memory) for _, memory in memories[:n]], held)
+        with held.more(in_vmem(extras[n:])):
+            play(machine, traced.call.kernel, operands, free, memories, grid,
+                 {x.array: ref for x, ref in zip(arrays, homes, strict=True)}, traced.unflatten)
 
     in_hbm = pallas.BlockSpec(memory_space=pltpu.HBM)
     spec = pltpu.PrefetchScalarGridSpec(

@@ -8,12 +8,12 @@ ROOT = Path(__file__).parents[2] / "pallas_lite"
 # Data flows down this list; a module may import only from those above it.
 ORDER = ["errors", "hardware", "schedule", "rolled", "specs", "memory", "refs", "slips", "jaxprs", "pipeline",
          "engines.record", "engines.simulate", "body", "manual", "races", "clean", "verify", "reports",
-         "by_hand", "engines.xla", "engines.buffers", "engines.step", "engines.log", "engines.direct", "engines.tpu",
-         "engines.gpu", "engines.triton", "engines.mosaic_gpu", "stages", "tiles", "mosaic", "cuda", "lowering",
-         "clock", "causes", "perfetto", "timeline", "plot.timeline", "plot.roofline", "plot.grid", "plot.slots",
-         "plot.sweep", "traced", "call", "show", "explorers.base", "explorers.schedule", "explorers.grid",
+         "by_hand", "engines.xla", "engines.buffers", "engines.step", "engines.log", "engines.direct", "tiles",
+         "engines.tpu", "engines.gpu", "engines.triton", "engines.mosaic_gpu", "stages", "libtpu", "mosaic", "cuda",
+         "lowering", "clock", "causes", "perfetto", "timeline", "plot.timeline", "plot.roofline", "plot.grid",
+         "plot.slots", "plot.sweep", "traced", "call", "show", "explorers.base", "explorers.schedule", "explorers.grid",
          "explorers.stepper", "explorers.tuner", "tpu"]
-LOWERING = {"lowering", "stages", "mosaic", "tiles", "cuda", "engines.tpu", "engines.gpu", "engines.triton",
+LOWERING = {"lowering", "stages", "mosaic", "tiles", "libtpu", "cuda", "engines.tpu", "engines.gpu", "engines.triton",
             "engines.mosaic_gpu"}
 PICTURES = {"show", "perfetto"}  # and plot/, explorers/
 FILES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in ROOT.rglob("*.py") if p.name != "__init__.py"}
@@ -66,6 +66,6 @@ def test_the_line_budget():
     lines = {name: code_lines(path) for name, path in FILES.items()}
     lowering = sum(n for name, n in lines.items() if name in LOWERING)
     pictures = sum(n for name, n in lines.items() if name in PICTURES or name.startswith(("plot.", "explorers.")))
-    assert lowering <= 1100
+    assert lowering <= 1200
     assert pictures <= 1800
     assert sum(lines.values()) - lowering - pictures <= 3450

@@ -14,8 +14,8 @@ OURS = {
     "pl": {"BlockIndexError", "Event", "Hazard", "HazardWarning", "InterpretParams", "NotSupportedError",
            "PallasLiteError", "PipelineError", "Rolled", "Schedule", "SpecError", "Timeline", "View", "compute",
            "copy_in_start", "copy_in_wait", "copy_out_start", "copy_out_wait", "execute", "hardware",
-           "observe_calls", "plot_grid", "plot_roofline", "plot_sweep", "plot_timeline", "provenance", "record",
-           "schedule_explorer", "show", "timeline", "verify"},
+           "observe_calls", "plot_grid", "plot_roofline", "plot_slots", "plot_sweep", "plot_timeline", "provenance",
+           "record", "schedule_explorer", "show", "timeline", "verify"},
     "pltpu": {"AsyncCopy"},
 }
 PAIRS = {"pl": (pl, upstream_pl), "pltpu": (pltpu, upstream_pltpu)}

@@ -1,0 +1,263 @@
+"""Checks of chapter 6, sharp edges. In: a handle on the learner's function. Out: nothing, or Wrong with the first slip.
+
+A reduction is judged by its values, which tell garbage from sums, by its blocks, and by the schedule, which tells a
+block that is left and comes back.
+"""
+import numpy as np
+
+from pallas_lite.engines.record import record
+from pallas_lite.specs import Operand
+from pallas_lite.verify import RACES, verify
+
+from ..exercise import Trial, Wrong, exercise
+from ..handle import Handle, kind_of
+from ..predict import Asked, predict
+from .kernels import how_cut, insist_blocks, insist_values, random_array, run, the_call
+
+NOT_STARTED = ("NaN is what memory held before anybody wrote it. Whatever you combine with it stays NaN: in which "
+               "step does the block start afresh?")
+STARTED_AGAIN = ("Only the last block that passed by is left: the result starts afresh at every step. Which axis of "
+                 "the grid goes through the blocks that belong together? pl.when must ask for that one.")
+
+
+def reduced(answer: Handle, case: str, fit: str, arrays, rest, expected, limits, slips, nan=NOT_STARTED, parts=""):
+    """Runs a reduction and judges it: one call, blocks within `limits` (shape -> largest block), right values.
+
+    `expected`: an array for each output. `slips`: for each output, (what a slip would give, what to say of it).
+    `nan`: what to say where NaN, which memory holds at first, got into the result. `parts`: what should be returned.
+    """
+    did = run(answer, case, fit, *arrays, *rest)
+    call = the_call(did, arrays, [e.shape for e in expected], case)
+    for shape, block in limits:
+        insist_blocks(call, block, shape, case)
+    results = did.result if len(expected) > 1 else [did.result]
+    if not isinstance(results, (tuple, list)) or len(results) != len(expected):
+        raise Wrong(f"Your function should return {parts}.", case=case, got=kind_of(did.result))
+    for which in reversed(range(len(expected))):  # a carry comes first, and what is made with it tells more
+        known = [(np.full(expected[which].shape, np.nan), nan), *slips[which]]
+        insist_values(call, which, results[which], expected[which], case, slips=known)
+
+
+@predict("6.1", "Predict the garbage", points=3,
+         show=lambda p: f"r = {p.r} pictures full of {p.c}, n = {p.n} blocks of o, 3 slots that hold {p.g}")
+def garbage(p) -> list[Asked]:
+    r, n, c, g = p.r, p.n, p.c, p.g
+
+    def after(visit, each, slots=3):
+        """What the slot of a visit holds after it, if every visit adds `each`."""
+        return g + each * (visit // slots + 1)
+    first, last = (r - 1) * n, r * n - 1
+    right_sum = ("the hardware knows what I mean", r * c,
+                 "That is the right sum. The slots start with garbage, and no block has a slot of its own.")
+    own_slot = ("each block has a slot of its own", g + r * c,
+                "That would be so if each block had a slot of its own. There are three slots for all of them.")
+    return [
+        Asked("The number in o's first block after A", "", after(first, c), [
+            right_sum, own_slot,
+            ("there are two slots", after(first, c, 2), "Two slots are the default. Here there are three."),
+            ("there is one slot", after(first, c, 1), "Not every visit comes to this slot, only every third."),
+            ("the visit itself adds nothing", after(first, c) - c,
+             "You counted the visits before it. It adds its own c, too."),
+            ("the first visit counts", g + c,
+             "That is after the block's first visit. It is written again in each round; what stays is its last."),
+            ("memory is zero", after(first, c) - g, "The slots hold g when the first visit comes.")], 0),
+        Asked("The number in o's last block after A", "", after(last, c), [
+            right_sum, own_slot,
+            ("all blocks are alike", after(first, c),
+             "The last block comes later in the last round: its slot has had more visits by then."),
+            ("there are two slots", after(last, c, 2), "Two slots are the default. Here there are three."),
+            ("there is one slot", after(last, c, 1), "Not every visit comes to this slot, only every third."),
+            ("the visit itself adds nothing", after(last, c) - c,
+             "You counted the visits before it. It adds its own c, too."),
+            ("memory is zero", after(last, c) - g, "The slots hold g when the first visit comes.")], 0),
+        Asked("The number in o's last block after B", "", after(n - 1, r * c), [
+            right_sum,
+            ("only the garbage is wrong", g + r * c,
+             "That holds for the first block of each slot. Those after it start from what it left."),
+            ("the order changes nothing", after(last, c),
+             "In B a block stays for r steps, so a visit adds r·c, and there are only n visits."),
+            ("there are two slots", after(n - 1, r * c, 2), "Two slots are the default. Here there are three."),
+            ("there is one slot", after(n - 1, r * c, 1), "Not every visit comes to this slot, only every third."),
+            ("the visit itself adds nothing", after(n - 1, r * c) - r * c,
+             "You counted the visits before it. It adds its own r·c, too."),
+            ("memory is zero", after(n - 1, r * c) - g, "The slots hold g when the first visit comes.")], 0),
+    ]
+
+
+@exercise("6.2", "Mend the sum", points=2)
+def stack_sum(answer: Handle, trial: Trial) -> None:
+    cases = trial.pick(visible=[((2, 2, 3), (2, 3)), ((3, 2, 6), (2, 3)), ((3, 8, 6), (2, 3)), ((5, 4, 8), (4, 4))],
+                       hidden=[((2, 4, 4), (4, 4)), ((4, 8, 4), (4, 4)), ((3, 6, 10), (2, 5)), ((7, 4, 6), (2, 3))])
+    for shape, (bm, bn) in cases:
+        x = random_array(trial, shape)
+        reduced(answer, f"x is f32{list(shape)}, bm = {bm}, bn = {bn}", how_cut("x", shape, (1, bm, bn)), [x],
+                [bm, bn], [x.sum(axis=0)], [(shape, (1, bm, bn)), (shape[1:], (bm, bn))],
+                [[(x[-1], STARTED_AGAIN), (x[0], "Only the first picture is there. What do the others do?")]])
+
+
+@exercise("6.3", "Row sums", points=2)
+def row_sums(answer: Handle, trial: Trial) -> None:
+    for shape, block in matrices(trial):
+        x = random_array(trial, shape)
+        reduced(answer, *matrix_case(shape, block), [x], block, [x.sum(axis=1, keepdims=True)],
+                [(shape, block), ((shape[0], 1), (block[0], 1))],
+                [[(x[:, -block[1]:].sum(axis=1, keepdims=True),
+                   "Only the last block of the row is left. The kernel starts afresh when program_id(1) is 0: which "
+                   "axis of your grid goes along a row?")]])
+
+
+def matrices(trial: Trial):
+    """Shapes and blocks that divide them; no two sizes of a case are alike by chance."""
+    return trial.pick(visible=[((4, 6), (2, 3)), ((6, 20), (2, 5)), ((12, 8), (3, 4))],
+                      hidden=[((6, 10), (3, 5)), ((3, 8), (3, 4)), ((10, 12), (5, 3)), ((16, 18), (4, 6))])
+
+
+def matrix_case(shape, block) -> tuple[str, str]:
+    return f"x is f32{list(shape)}, bm = {block[0]}, bn = {block[1]}", how_cut("x", shape, block)
+
+
+@exercise("6.4", "Running max", points=2)
+def column_max(answer: Handle, trial: Trial) -> None:
+    cases = trial.pick(visible=[((6, 3), (2, 3)), ((6, 8), (2, 4)), ((20, 6), (5, 3)), ((8, 12), (4, 3))],
+                       hidden=[((8, 5), (4, 5)), ((10, 6), (5, 3)), ((12, 10), (3, 5)), ((18, 16), (6, 4))])
+    for (m, n), (bm, bn) in cases:
+        x = -1 - np.abs(random_array(trial, (m, n)))  # any block may have the largest number of a column
+        first, last = (part.max(axis=0, keepdims=True) for part in (x[:bm], x[-bm:]))
+        reduced(answer, *matrix_case((m, n), (bm, bn)), [x], [bm, bn], [x.max(axis=0, keepdims=True)],
+                [((m, n), (bm, bn)), ((1, n), (1, bn))],
+                [[(np.zeros((1, n)), "All numbers are negative, and 0 is larger than each of them. Start with a number "
+                                     "that loses against every other."),
+                  (x.sum(axis=0, keepdims=True), "That is the sum of the column."),
+                  (x.min(axis=0, keepdims=True), "That is the smallest number of the column."),
+                  (last, STARTED_AGAIN + " And is the old maximum part of the new one?"),
+                  (first, "Only the first block counts. Do the later ones change the result?")]])
+
+
+@exercise("6.5", "A carry", points=3)
+def cumulative(answer: Handle, trial: Trial) -> None:
+    for shape, block in matrices(trial):
+        x, bn = random_array(trial, shape), block[1]
+        parts = x.reshape(shape[0], -1, bn)
+        alone = np.cumsum(parts, axis=2).reshape(shape)  # without a carry
+        short = alone + np.repeat(np.concatenate([np.zeros((shape[0], 1)), parts[:, :-1].sum(axis=2)], 1), bn, axis=1)
+        sums = np.cumsum(x, axis=1)
+        reduced(answer, *matrix_case(shape, block), [x], block, [sums[:, -1:], sums],
+                [(shape, block), ((shape[0], 1), (block[0], 1))],
+                [[(alone[:, -1:], "That is the sum of the last block only. The carry must hold all blocks so far."),
+                  (sums[:, -bn - 1:-bn] if shape[1] > bn else sums[:, :1],
+                   "The last block is missing from the carry: write it after the block's own sums are added.")],
+                 [(alone, "Each block starts from 0. What came before it is in the carry: add it."),
+                  (short, "The carry holds the block before only. It must hold all that came before.")]],
+                parts="two arrays, the totals and the sums")
+
+
+@exercise("6.6", "A mean with a tail", points=3)
+def row_means(answer: Handle, trial: Trial) -> None:
+    # First without a tail: NaN in there is another slip.
+    cases = trial.pick(
+        visible=[((2, 8), (2, 4)), ((2, 3), (2, 4)), ((2, 6), (2, 4)), ((4, 10), (2, 4))],
+        hidden=[((6, 10), (2, 5)), ((3, 2), (3, 5)), ((6, 7), (3, 5)), ((4, 13), (2, 5)), ((4, 11), (4, 3))])
+    for (m, n), (bm, bn) in cases:
+        x, blocks = random_array(trial, (m, n)) + 3, -(-n // bn)
+        total, whole = x.sum(axis=1, keepdims=True), n // bn * bn
+        starts = range(0, n, bn)
+        by_blocks = np.mean([x[:, s:s + bn].mean(axis=1, keepdims=True) for s in starts], axis=0)
+        stale = total.copy()
+        if blocks > 2 and n % bn:  # two slots: the tail of the last block still holds that of the block two before
+            stale += x[:, n - 2 * bn:(blocks - 2) * bn].sum(axis=1, keepdims=True)
+        tail = ("Past the edge a block holds what the slot held before: another block's numbers, or NaN at first. "
+                "Leave that out of the sum with jnp.where; 0 × NaN is NaN.")
+        reduced(answer, *matrix_case((m, n), (bm, bn)), [x], [bm, bn], [total / n],
+                [((m, n), (bm, bn)), ((m, 1), (bm, 1))],
+                [[(stale / n, tail), (total, "That is the sum; the mean is it divided by a number."),
+                  (total / (blocks * bn), "You divide by all numbers of the blocks. Some of them lie past the edge."),
+                  (total / bn, "You divide by the width of one block, not by that of the row."),
+                  (x[:, :whole].sum(axis=1, keepdims=True) / n,
+                   "The last block, which sticks out, has no step. pl.cdiv rounds up."),
+                  (by_blocks, "That is the mean of the blocks' means. The last block has fewer numbers, and should "
+                              "count for less.")]],
+                nan=tail if n % bn else NOT_STARTED)
+
+
+FAULTS = {"a": "written input", "b": "revisit", "c": "fine", "d": "unwritten", "e": "tail"}
+ABOUT = {
+    "written input": "In the second step of each row the block of x is still in its slot. What is in it by then?",
+    "revisit": "Write down the blocks of o for the steps (0, 0), (0, 1), (1, 0), (1, 1). Does one come back?",
+    "fine": "What this kernel reads from o was written in the same step. Is anything else strange? Strange is not "
+            "wrong.",
+    "unwritten": "Which column of o does no step write?",
+    "tail": "How many columns do the blocks cover, and how many has x?",
+    "no start": "Look for the line that writes the accumulator without reading it, and when it runs.",
+}
+
+
+@exercise("6.7", "Name the fault", points=2)
+def name_the_fault(answer: Handle, trial: Trial) -> None:
+    given = answer.value()
+    if not isinstance(given, dict):
+        raise Wrong('The answer should be a dict, such as {"a": "fine", "b": "fine", …}.', got=kind_of(given))
+    named = {str(k).lower().strip(): " ".join(str(v).lower().split()) for k, v in given.items()}
+    for letter in FAULTS:
+        if letter not in named:
+            raise Wrong(f"Kernel {letter} has no name yet.", nudge=f'Add "{letter}": "…"; the keys are "a" to "e".')
+        if named[letter] not in ABOUT:
+            raise Wrong(f"{named[letter]!r} is none of the six names.", case=f"kernel {letter}",
+                        nudge="Take one of: " + ", ".join(f'"{name}"' for name in ABOUT) + ".")
+    for letter, right in FAULTS.items():
+        if named[letter] != right:
+            raise Wrong(f"Kernel {letter} has another name.", case=f"kernel {letter}", got=named[letter],
+                        nudge=ABOUT[right])
+
+
+def in_place(reads, writes):
+    """The schedule of a call whose input and output share the array x, and its first race, if there is one."""
+    def operand(name, is_output, blocks):
+        return Operand(name, "x", is_output, 2, (1 + max([*reads, *writes]),), np.dtype(np.float32), (1,), (),
+                       [(b,) for b in blocks])
+    schedule = record(len(reads), [operand("x", False, reads), operand("o", True, writes)], 1000.0, "in place")
+    return schedule, next((h for h in verify(schedule) if h.kind in RACES), None)
+
+
+def orders(trial: Trial):
+    """(reads, writes): in place, ahead, behind by one, two and three, backwards; hidden ones at random."""
+    if not trial.hidden:
+        yield from (([0], [0]), ([0, 1, 2], [0, 1, 2]), ([3, 0, 1], [0, 1, 2]), ([1, 2, 3], [0, 1, 2]),
+                    ([4, 5, 0, 1], [0, 1, 2, 3]), ([6, 7, 8, 0, 1], [0, 1, 2, 3, 4]), ([3, 2, 1, 0], [0, 1, 2, 3]),
+                    ([2, 0, 1, 3, 0, 4], [3, 5, 2, 0, 4, 1]))
+        return
+    for n in (1, 2, 3, 4, 5, 6, 8, 10) * 3:
+        writes, reads = trial.rng.permutation(n + 2)[:n].tolist(), [-1]
+        while len(reads) <= n:
+            block = int(trial.rng.integers(0, n + 2))
+            reads += [block] * (block != reads[-1])
+        yield reads[1:], writes
+    yield [7, 8, 9, 0, 1, 2], [0, 1, 2, 3, 4, 5]
+    yield [9, 0, 9, 1, 9, 2], [0, 8, 1, 7, 2, 6]
+
+
+@exercise("6.8", "When is aliasing safe?", points=3)
+def aliasing_is_safe(answer: Handle, trial: Trial) -> None:
+    for reads, writes in orders(trial):
+        given, case = answer.call(reads, writes), f"reads = {reads}, writes = {writes}"
+        schedule, race = in_place(reads, writes)
+        if isinstance(given, np.ndarray) and given.shape == ():
+            given = given.item()
+        if not isinstance(given, (bool, np.bool_)):
+            raise Wrong("Your function should return True or False.", case=case, got=kind_of(given))
+        if bool(given) is (race is None):
+            continue
+        pairs = [(s, t) for s, b in enumerate(reads) for t, w in enumerate(writes) if b == w]
+        if race:
+            raise Wrong("This order races, and you call it safe.", case=case, got="True", expected="False",
+                        schedule=schedule, hazard=race,
+                        nudge="The copy in of a block starts one step before it is read; the copy out is waited for "
+                              "one step after it was written. Which steps does that forbid?")
+        nudge = "No block is both read and written, so nothing can meet."
+        if pairs:
+            # The pair that was most likely meant: a read that follows its write, and soon.
+            s, t = min(pairs, key=lambda pair: (pair[0] <= pair[1], abs(pair[0] - pair[1])))
+            nudge = (f"Step {s} reads block {reads[s]} and step {t} writes it. " + (
+                "The copy in is over before the copy out starts." if s <= t else
+                "By the time that the copy in starts, the copy out is over."))
+        raise Wrong("This order is free of races, and you call it unsafe.", case=case, got="False", expected="True",
+                    schedule=schedule, nudge=nudge)
