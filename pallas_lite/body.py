@@ -8,6 +8,7 @@ import contextlib
 import contextvars
 import copy
 import inspect
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,9 @@ from jax import lax
 from jax.experimental.pallas import run_state
 
 from .errors import BlockIndexError, PallasLiteError, SpecError, many, takes
-from .jaxprs import count_work, overwritten_first, writes
+from .jaxprs import count, count_work, overwritten_first
 from .memory import garbage_value
-from .refs import Ref, TracedMemory
+from .refs import Cell, Ref, TracedMemory
 from .slips import SLIPS, said_plainly
 
 _position = contextvars.ContextVar("grid position of the running kernel", default=None)
@@ -150,8 +151,8 @@ class Body:
 
     `values`: one array for each ref that the kernel gets, in the order of `avals` (name, shape, dtype).
     `indices`: the grid position of each step, in the order in which they run.
-    `read[i]`, `written[i]`: the kernel may read, may write ref i. `fresh[i]`: it surely overwrites ref i whole before
-    it reads it.
+    `read[i]`, `written[i]`: the kernel may read, may write ref i. `moving`: the refs that it indexes with a traced
+    start, which may lie past their end. `asks`: the grid axes whose index it asks for.
     """
 
     def __init__(self, kernel, avals, grid, indices, unflatten):
@@ -159,15 +160,22 @@ class Body:
         check_arity(kernel, *unflatten([name for name, _, _ in avals]))
         ids = [jax.ShapeDtypeStruct((), jnp.int32)] * len(grid)
 
-        def apply(ids, values, silent=None):
+        def apply(ids, values, silent=None, through_refs=True):
             def run(refs):
                 values, flags = refs
                 memories = [TracedMemory(name, *refs, garbage_value("nan", np.dtype(dtype)))
                             for (name, _, dtype), *refs in zip(avals, values, flags, strict=True)]
                 run_kernel(kernel, unflatten, [Ref(m) for m in memories], ids, grid, silent)
-                self.read = [m.loaded for m in memories]
-            # Refs that live in here only: with jax.new_ref, JAX could not vmap what is outside (engines/xla.py).
-            return run_state(run)((values, [jnp.zeros((), bool)] * len(values)))
+                self.read, self.written = ([m.loaded for m in memories], [m.stored for m in memories])
+                self.moving = [i for i, m in enumerate(memories) if m.moving]
+            flags = [jnp.zeros((), bool)] * len(values)
+            if through_refs:
+                # Refs that live in here only: with jax.new_ref, JAX could not vmap what is outside (engines/xla.py).
+                return run_state(run)((values, flags))
+            cells = [*map(Cell, values)], [*map(Cell, flags)]
+            with handing_on([*cells[0], *cells[1]]):
+                run(cells)
+            return tuple([c.value for c in part] for part in cells)
 
         self.apply = apply
         closed = jax.make_jaxpr(apply)(ids, [jax.ShapeDtypeStruct(s, d) for _, s, d in avals])
@@ -177,18 +185,31 @@ class Body:
                             "only. Pass the array as an input, or make it in the kernel (jnp.arange, jnp.full, a "
                             "Python number).")
         self.jaxpr = closed.jaxpr
-        # Does the kernel ask which step it is?
         positions = self.jaxpr.invars[:len(grid)]
-        self.uses_position = any(v is i for e in self.jaxpr.eqns for v in e.invars for i in positions)
         # The kernel itself: its refs are the last of its variables, first those of the values, then those of the flags.
-        [inner] = [e.params["jaxpr"] for e in self.jaxpr.eqns if e.primitive.name == "run_state"]
-        refs = inner.invars[len(inner.invars) - 2 * len(avals):]
-        self.written = [writes(inner, r) for r in refs[:len(avals)]]
-        self.fresh = [overwritten_first(inner, r) for r in refs[:len(avals)]]
-        self._keep = [i for i, w in enumerate(self.written) if w]
-        # Those indexed with a traced start, so that they may be read or written past their end.
-        self.moving = [i for i, r in enumerate(refs[len(avals):]) if writes(inner, r)]
+        [(inner, outer)] = [(e.params["jaxpr"], e.invars) for e in self.jaxpr.eqns if e.primitive.name == "run_state"]
+        self._asked = {v: positions.index(o) for v, o in zip(inner.invars, outer, strict=True) if o in positions}
+        self.asks = {*self._asked.values()}
+        self._kernel, self._refs = inner, inner.invars[len(inner.invars) - 2 * len(avals):]
         self._step = jax.jit(self._some)
+
+    def overwrites(self, i: int, steps) -> bool:
+        """Does the kernel, in each of these steps, surely overwrite ref i whole before it reads it?"""
+        ids = np.asarray(self.indices, np.int32).reshape(len(self.indices), len(self.grid))[steps]
+        return overwritten_first(self._kernel, self._refs[i], {ref: ids[:, axis] for ref, axis in self._asked.items()})
+
+    @cached_property
+    def straight(self) -> bool:
+        """Is a step a function of its blocks that JAX can vmap, without side effects and decisions by what it reads?"""
+        many = jax.vmap(partial(self.apply, through_refs=False), (None, 0))
+        like = [jax.ShapeDtypeStruct((2, *shape), dtype) for _, shape, dtype in self.avals]
+        with contextlib.suppress(jax.errors.UnexpectedTracerError, NotImplementedError):
+            many = jax.make_jaxpr(many)([jax.ShapeDtypeStruct((), jnp.int32)] * len(self.grid), like)
+            # Refs written in a lax.cond or a loop of the kernel's own leave a tracer behind, which is a constant here.
+            # A branch by what the kernel reads is a choice by now, both sides computed.
+            left = any(isinstance(c, jax.core.Tracer) for c in many.consts) or self.jaxpr.effects
+            return not (left or count(many.jaxpr, "cond") < count(self.jaxpr, "cond") or count(many.jaxpr, "while"))
+        return False
 
     def at(self, indices) -> "Body":
         """The same body for steps at other grid positions."""
@@ -198,18 +219,15 @@ class Body:
 
     def _some(self, ids, values):
         new, past_end = self.apply(ids, values)
-        return [new[i] for i in self._keep], [past_end[i] for i in self.moving]
+        return {i: v for i, v in enumerate(new) if self.written[i]}, {i: past_end[i] for i in self.moving}
 
     def step(self, t: int, values: list[np.ndarray]) -> list[np.ndarray]:
         """Run step t on NumPy values; returns each ref's new value. An access past the end raises SpecError."""
-        new = list(values)
         changed, past_end = self._step([np.int32(i) for i in self.indices[t]], values)
-        for i, bad in zip(self.moving, past_end, strict=True):
+        for i, bad in past_end.items():
             if bad:
                 self.refuse(i, t)
-        for i, value in zip(self._keep, changed, strict=True):
-            new[i] = np.asarray(value)
-        return new
+        return [np.asarray(changed[i]) if i in changed else value for i, value in enumerate(values)]
 
     def refuse(self, i: int, t: int):
         """The error for an access past the end of ref i, at step t."""

@@ -3,6 +3,7 @@ import math
 from collections import Counter
 
 import jax.numpy as jnp
+import numpy as np
 
 
 def inner_jaxprs(eqn):
@@ -20,26 +21,37 @@ def inner_jaxprs(eqn):
                 yield j, outer if len(outer) == len(j.invars) else None
 
 
-def writes(jaxpr, ref) -> bool:
-    """May the kernel write this ref?"""
+# What may decide where a kernel goes, as NumPy computes it from the positions of many steps at once.
+_STEERING = {"get": np.asarray, "convert_element_type": np.asarray, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
+             "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or}
+
+
+def overwritten_first(jaxpr, ref, known) -> bool:
+    """Does the kernel surely overwrite this ref whole before it reads it?
+
+    `known`: variable -> its value in each of the steps that are asked about. A branch counts if all of them take it.
+    """
     for e in jaxpr.eqns:
-        if not any(v is ref for v in e.invars) or e.primitive.name == "get":
-            continue
-        inner = list(inner_jaxprs(e))
-        if not inner or any(outer is None for _, outer in inner):
-            return True  # a write, or something that cannot be looked through
-        if any(writes(j, v) for j, outer in inner for v, o in zip(j.invars, outer, strict=True) if o is ref):
-            return True
-    return False
-
-
-def overwritten_first(jaxpr, ref) -> bool:
-    """Does the kernel surely overwrite this ref whole before it reads it?"""
-    first = next((e for e in jaxpr.eqns if any(v is ref for v in e.invars)), None)
-    if first is None or first.primitive.name != "swap" or first.invars[1].aval.shape != ref.aval.shape:
+        given = [v.val if hasattr(v, "val") else known.get(v) for v in e.invars]
+        if any(v is ref for v in e.invars):
+            break
+        if e.primitive.name in _STEERING and all(g is not None for g in given):
+            known[e.outvars[0]] = _STEERING[e.primitive.name](*given).astype(e.outvars[0].aval.dtype)
+    else:
         return False
-    old = first.outvars[0]
-    return not any(v is old for e in jaxpr.eqns for v in e.invars) and not any(v is old for v in jaxpr.outvars)
+    if e.primitive.name == "cond" and given[0] is not None and len(taken := set(np.ravel(given[0]).tolist())) == 1:
+        branch = e.params["branches"][taken.pop()].jaxpr
+        inside = {v: g for v, g in zip(branch.invars, given[1:], strict=True) if g is not None}
+        same = next(v for v, o in zip(branch.invars, e.invars[1:], strict=True) if o is ref)
+        return overwritten_first(branch, same, inside)
+    used = [*jaxpr.outvars, *(v for e in jaxpr.eqns for v in e.invars)]
+    return (e.primitive.name == "swap" and e.invars[1].aval.shape == ref.aval.shape
+            and not any(v is e.outvars[0] for v in used))
+
+
+def count(jaxpr, name: str) -> int:
+    """How many equations, at any depth, are of this primitive."""
+    return sum((e.primitive.name == name) + sum(count(j, name) for j, _ in inner_jaxprs(e)) for e in jaxpr.eqns)
 
 
 # Operations on indices, shapes and types move data; they are not arithmetic on it.

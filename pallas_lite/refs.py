@@ -214,7 +214,7 @@ class TracedMemory:
     def __init__(self, name, ref, flag, fill):
         self.name, self.shape, self.dtype, self.ref, self.fill = name, ref.shape, ref.dtype, ref, fill
         self.flag = flag  # a ref to a bool: did an access with a traced start go past the end?
-        self.loaded = False  # does the kernel read it?
+        self.loaded = self.stored = self.moving = False  # does the kernel read it, write it, use traced starts?
 
     def load(self, starts, sizes):
         self.loaded = True
@@ -229,6 +229,7 @@ class TracedMemory:
         return no_arithmetic(window)(self.ref[...])
 
     def store(self, starts, sizes, value):
+        self.stored = True
         if all(map(is_static, starts)):
             self.ref[_slices(starts, sizes)] = value
             return
@@ -253,8 +254,23 @@ class TracedMemory:
     def _past_end(self, starts, sizes):
         moving = [(s, n, whole) for s, n, whole in zip(starts, sizes, self.shape, strict=True) if not is_static(s)]
         bad = reduce(or_, [(s < 0) | (s + n > whole) for s, n, whole in moving])
-        self.flag[...] = self.flag[...] | bad
+        self.flag[...], self.moving = self.flag[...] | bad, True
         return bad
+
+
+class Cell:
+    """In place of a JAX ref: a value in a trace, so that JAX can vmap what writes it. See body.handing_on."""
+
+    def __init__(self, value):
+        self.value, self.shape, self.dtype = value, value.shape, value.dtype
+
+    def __getitem__(self, index):
+        return self.value[index]
+
+    def __setitem__(self, index, value):
+        # A copy belongs to the trace that writes it, so that a constant cannot leave a branch unseen.
+        self.value = jnp.copy(value) if value.shape == self.shape else jax.lax.dynamic_update_slice(
+            self.value, value, [s.start for s in index])
 
 
 def _slices(starts, sizes):

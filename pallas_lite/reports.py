@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .engines.record import Visits
 from .memory import fillings
 from .schedule import CODE, IN_START, OUT_START
 from .verify import Hazard
@@ -17,7 +18,7 @@ def from_runs(traced, inputs) -> list[Hazard]:
     """What only a run on these inputs tells: written inputs, and results that depend on what memory held before."""
     operands, body, racy = traced.operands, traced.body, traced.races
     found = written_inputs(operands, body) + constant_blocks(operands, body)
-    carried = not racy and may_be_unspecified(operands, body)
+    carried = not racy and may_be_unspecified(operands, body, len(traced.scalars))
     runs = [traced.run_compiled(inputs, k, True)[0] for k in range(3 * carried)]
     for x, read in zip(operands, body.read, strict=False):
         if x.is_output and carried:
@@ -29,11 +30,15 @@ def from_runs(traced, inputs) -> list[Hazard]:
     return [at_events(h, traced.schedule) for h in found]
 
 
-def may_be_unspecified(operands, body) -> bool:
-    """False where no run is needed: every ref is overwritten before it is read, and no input block has an edge."""
-    ragged = any(x.ragged for x in operands if not x.is_output)
-    outputs = any(x.is_output and not body.fresh[i] for i, x in enumerate(operands))
-    return ragged or outputs or not all(body.fresh[len(operands):])
+def may_be_unspecified(operands, body, scalars: int) -> bool:
+    """False where no run is needed: no input block has an edge, every ref is overwritten before it is read.
+
+    Outputs in the first step of each visit, scratch in each step; prefetched scalars hold values, unless written.
+    """
+    outputs = all(body.overwrites(i, Visits(x.blocks, 0).begins) for i, x in enumerate(operands) if x.is_output)
+    others = all(body.overwrites(i, slice(None)) or i < len(operands) + scalars and not body.written[i]
+                 for i in range(len(operands), len(body.avals)))
+    return not (outputs and others) or any(x.ragged for x in operands if not x.is_output)
 
 
 def unspecified(x, first: np.ndarray, second: np.ndarray, third: np.ndarray, read: bool) -> list[Hazard]:
@@ -110,7 +115,7 @@ def constant_blocks(operands, body) -> list[Hazard]:
     """A grid whose steps all do the same: no block changes, no step asks which one it is, or sees what another left."""
     steps = math.prod(body.grid)
     carries = any(read and written for read, written in zip(body.read, body.written, strict=True))
-    if steps < 2 or body.uses_position or carries or any(len(set(x.blocks)) > 1 for x in operands) or not operands:
+    if steps < 2 or body.asks or carries or any(len(set(x.blocks)) > 1 for x in operands) or not operands:
         return []
     what = (f"no block depends on the grid {body.grid}: each of its {steps} steps does all the work again, on the same "
             "blocks, copied once.")

@@ -2,7 +2,12 @@
 
 Without races it does not matter when a copy happens, so each step takes its blocks from HBM itself, and slots are kept
 only where they can be seen: outputs that a kernel does not surely overwrite, inputs it writes, edge blocks, scratch.
+Where nothing is kept, steps along a grid axis may be independent: then some of them, whose blocks lie side by side, run
+at once (jax.vmap) on a window of all their blocks, which gives XLA larger pieces to share out among the cores.
 """
+import math
+from functools import partial, reduce
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +15,9 @@ from jax import lax
 
 from ..errors import NotSupportedError
 from ..specs import Scratch
+from ..verify import two_on_a_block
+
+SHARE = 8  # steps that run at once have windows of at most this part of all operands and results
 
 
 def tables(operands, steps, traced):
@@ -19,21 +27,8 @@ def tables(operands, steps, traced):
         xp = jnp if x.name in traced else np
         blocks = xp.asarray(traced.get(x.name, x.blocks), np.int32).reshape(steps, len(x.block_shape))
         begins = xp.concatenate([xp.ones(1, bool), (blocks[1:] != blocks[:-1]).any(1)])
-        visits = (xp.cumsum(begins) - 1).astype(np.int32)
         scale, offset = np.asarray(x.starts or [(n, 0) for n in x.block_shape], np.int32).reshape(-1, 2).T
-        found.append((blocks * scale + offset, visits % x.depth, begins))
-    return found
-
-
-def room(operands, array):
-    """How far blocks may reach past an array's edges: (before, after) in each dimension."""
-    same = [x for x in operands if x.array == array]
-    found = []
-    for d, size in enumerate(same[0].shape):
-        # Windows by element start before the array's end, so room for one block holds whatever reaches past it.
-        past = [x.block_shape[d] * x.ragged if x.starts and x.starts[d][0] == 1 else -size % x.block_shape[d]
-                for x in same]
-        found.append((max(-x.starts[d][1] if x.starts else 0 for x in same), max(past)))
+        found.append((blocks * scale + offset, (begins.cumsum() - 1).astype(np.int32) % x.depth, begins))
     return found
 
 
@@ -43,11 +38,42 @@ def homes(operands, inputs, empty):
     for x in operands:
         if x.array not in hbm:
             value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(x.shape, x.dtype, x.is_output)
-            past = room(operands, x.array)
-            if any(map(any, past)):
-                value = jnp.pad(value, past, constant_values=empty((), x.dtype, x.is_output))
-            hbm[x.array], lows[x.array] = value, np.asarray([before for before, _ in past], np.int32)
+            same = [(y, y.starts or [(n, 0) for n in y.block_shape]) for y in operands if y.array == x.array]
+            lows[x.array] = np.array([max(-starts[d][1] for _, starts in same) for d in range(value.ndim)], np.int32)
+            # Windows by element start before the array's end, so room for one block holds whatever reaches past it.
+            past = [max(y.block_shape[d] * y.ragged if y.starts and y.starts[d][0] == 1 else -size % y.block_shape[d]
+                        for y, _ in same) for d, size in enumerate(x.shape)]
+            hbm[x.array] = jnp.pad(value, [*zip(lows[x.array], past, strict=True)],
+                                   constant_values=empty((), x.dtype, x.is_output))
     return hbm, lows
+
+
+def side_by_side(x, grid, axis) -> int | None:
+    """The dimension in which an operand's block moves by one with each step along a grid axis.
+
+    None: it stays where it is. -1: it does something else.
+    """
+    moves = np.diff(np.asarray(x.blocks, np.int32).reshape(*grid, len(x.block_shape)), axis=axis)
+    first = moves[(0,) * len(grid)]
+    alike = (moves == first).all() and list(first[first != 0]) == [1] and not x.starts
+    return int(first.argmax()) if alike else -1 if moves.any() else None
+
+
+def at_once(operands, body, grid):
+    """(n, grid axis, dimensions): n steps along the axis can run at once, with blocks side by side in these dimensions.
+
+    Such steps share no block of an output, and the kernel does the same in all of them. None: they share the block.
+    """
+    best = 1, 0, [None] * len(operands)
+    alike = not any(body.written[len(operands):]) and min(body.moving, default=len(operands)) >= len(operands)
+    total = sum(math.prod(x.shape) * x.dtype.itemsize for x in operands)
+    for axis in (a for a, size in enumerate(grid) if alike and body.straight and size > 1 and a not in body.asks):
+        dims = [side_by_side(x, grid, axis) for x in operands]
+        if -1 not in dims and not any(x.is_output and two_on_a_block(x, body.indices, axis) for x in operands):
+            fits = [n for n in range(1, grid[axis] + 1) if grid[axis] % n == 0 and total >= SHARE * sum(
+                x.info.block_bytes * (1 if d is None else n) for x, d in zip(operands, dims, strict=True))]
+            best = max(best, (max(fits, default=1), axis, dims), key=lambda b: b[:2])
+    return best
 
 
 def run(operands, extras, body, grid, inputs, filling, every_visit, traced):
@@ -63,59 +89,62 @@ def run(operands, extras, body, grid, inputs, filling, every_visit, traced):
     ids = np.asarray(body.indices, np.int32).reshape(steps, len(grid))
     rows = tables(operands, steps, traced)
     changing = {x.array for x in operands if x.is_output}
-    keeps = [not body.fresh[i] if x.is_output else x.ragged or body.written[i] or x.array in changing
-             for i, x in enumerate(operands)]
+    keeps = [not body.overwrites(i, slice(None) if x.name in traced else rows[i][2]) if x.is_output
+             else x.ragged or body.written[i] or x.array in changing for i, x in enumerate(operands)]
+    alone = any(keeps) or traced or body.indices != sorted(body.indices)
+    n, axis, dims = (1, 0, [None] * len(operands)) if alone else at_once(operands, body, grid)
+    # Of n blocks side by side: their window in the array, and the same with a dimension that counts them.
+    shapes = [((*b[:d], n * b[d], *b[d + 1:]), (*b[:d], n, *b[d:])) if d is not None else (b, b)
+              for b, d in zip((x.block_shape for x in operands), dims, strict=True)]
+    first = np.flatnonzero(ids[:, axis] % n == 0) if n > 1 else np.arange(steps)
+    ids, rows = ids[first], [[r[first] for r in row] for row in rows]
+
+    def one(ids, blocks, kept, through_refs=True):
+        values = [b.reshape(x.ref_shape) for x, b in zip(operands, blocks, strict=True)]
+        new, past_end = body.apply(ids, [*values, *kept], every_visit, through_refs)
+        blocks = [v.reshape(x.block_shape) for x, v in zip(operands, new, strict=False)]
+        return blocks, new[len(operands):], past_end
+    many = jax.vmap(partial(one, through_refs=False), (None, dims, None), (dims, None, None)) if n > 1 else one
 
     def empty(shape, dtype, is_output=False):
         return jnp.full(shape, filling(np.dtype(dtype), is_output), dtype)
 
     hbm, lows = homes(operands, inputs, empty)
-    fixed = {a: v for a, v in hbm.items() if a not in changing}
     slots = [empty((x.depth, *x.block_shape), x.dtype, x.is_output) if keep else None
              for x, keep in zip(operands, keeps, strict=True)]
 
     def step(t, carry):
-        moving, slots, kept, bad = carry
-        values, slots, moving = [], list(slots), dict(moving)
+        hbm, slots, kept, bad = carry
+        values, slots, hbm = [], list(slots), dict(hbm)
         here = [[jnp.asarray(r)[t] for r in row] for row in rows]
         for i, (x, (starts, slot, begins)) in enumerate(zip(operands, here, strict=True)):
-            value = empty(x.block_shape, x.dtype, x.is_output)
+            value = lax.dynamic_slice(hbm[x.array], starts + lows[x.array], shapes[i][0])
             if keeps[i]:
-                value = lax.dynamic_index_in_dim(slots[i], slot, keepdims=False)
+                old = lax.dynamic_index_in_dim(slots[i], slot, keepdims=False)
                 if every_visit is not None:
-                    value = jnp.where(begins & every_visit, empty(x.block_shape, x.dtype, x.is_output), value)
-            if not x.is_output:
-                block = lax.dynamic_slice(fixed.get(x.array, moving.get(x.array)), starts + lows[x.array],
-                                          x.block_shape)
-                if x.ragged:
-                    block = jnp.where(inside(starts, x), block, value)
-                value = jnp.where(begins, block, value) if keeps[i] else block
-            values.append(value.reshape(x.ref_shape))
-        new, past_end = body.apply([jnp.asarray(ids)[t, a] for a in range(len(grid))], [*values, *kept], every_visit)
+                    old = jnp.where(begins & every_visit, empty(x.block_shape, x.dtype, x.is_output), old)
+                arrived = begins & (not x.is_output) & (inside(starts, x) if x.ragged else True)
+                value = jnp.where(arrived, value, old)
+            values.append(value.reshape(shapes[i][1]))
+        new, kept, past_end = many([jnp.asarray(ids)[t, a] for a in range(len(grid))], values, kept)
         for i, (x, (starts, slot, _)) in enumerate(zip(operands, here, strict=True)):
-            value = new[i].reshape(x.block_shape)
+            value = new[i].reshape(shapes[i][0])
             if keeps[i]:
                 slots[i] = lax.dynamic_update_index_in_dim(slots[i], value, slot, 0)
             if x.is_output:
                 # Each step of a visit writes; the visit's last one stays.
-                moving[x.array] = lax.dynamic_update_slice(moving[x.array], value, starts + lows[x.array])
-        first_bad = jnp.where((bad == steps) & jnp.asarray(past_end), t, bad) if past_end else bad
-        return moving, slots, new[len(operands):], first_bad
+                hbm[x.array] = lax.dynamic_update_slice(hbm[x.array], value, starts + lows[x.array])
+        return hbm, slots, kept, jnp.where((bad == steps) & jnp.asarray(past_end, bool), jnp.asarray(first)[t], bad)
 
     kept = [empty(e.shape, e.dtype) if isinstance(e, Scratch) else jnp.asarray(e) for e in extras]
-    carry = {a: v for a, v in hbm.items() if a in changing}, slots, kept, jnp.full(len(body.avals), steps, jnp.int32)
-    moving, _, _, bad = lax.fori_loop(0, steps, step, carry)
-    return {x.array: lax.dynamic_slice(moving[x.array], lows[x.array], x.shape) for x in operands if x.is_output}, bad
+    hbm, *_, bad = lax.fori_loop(0, len(ids), step, (hbm, slots, kept, jnp.full(len(body.avals), steps, jnp.int32)))
+    return {x.array: lax.dynamic_slice(hbm[x.array], lows[x.array], x.shape) for x in operands if x.is_output}, bad
 
 
 def inside(starts, x):
     """The cells of a block that lie inside its array, as a mask."""
-    mask = jnp.ones(x.block_shape, bool)
-    for d, (n, size) in enumerate(zip(x.block_shape, x.shape, strict=True)):
-        if x.starts or size % n:
-            at = lax.broadcasted_iota(jnp.int32, x.block_shape, d) + starts[d]
-            mask &= (at >= 0) & (at < size)
-    return mask
+    at = [lax.broadcasted_iota(jnp.int32, x.block_shape, d) + starts[d] for d in range(len(x.shape))]
+    return reduce(jnp.logical_and, [(i >= 0) & (i < size) for i, size in zip(at, x.shape, strict=True)], True)
 
 
 def _no_derivative(primals, tangents):
@@ -137,8 +166,6 @@ def compiled(operands, extras, body, grid):
     Under jax.vmap the calls of a batch run one after the other.
     """
     def one(inputs, scalars, fill, traced, every_visit):
-        def value(dtype, is_output):
-            return fill[is_output][str(dtype)]
         given = [*scalars, *extras[len(scalars):]]
-        return run(operands, given, body, grid, inputs, value, every_visit, traced)
+        return run(operands, given, body, grid, inputs, lambda dtype, out: fill[out][str(dtype)], every_visit, traced)
     return jax.jit(without_derivative(one))
