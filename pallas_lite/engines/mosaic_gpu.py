@@ -101,14 +101,14 @@ class SharedRef(Window):
     """A kernel's ref on shared memory."""
 
     def _load(self):
-        self._check()
+        self._check_size()
         return super()._load()
 
     def _store(self, value):
-        self._check()
+        self._check_size()
         super()._store(value)
 
-    def _check(self):
+    def _check_size(self):
         if self.memory.compiled and self.size % THREADS and self.shape:  # one element is for all threads
             raise SpecError(f"{self.memory.name}: the kernel uses {self.shape} of it, {self.size} elements, and Mosaic "
                             f"GPU spreads a value evenly over the {THREADS} threads of a warpgroup. Choose blocks (and "
@@ -117,11 +117,13 @@ class SharedRef(Window):
 
 def shared_memory(traced) -> dict[str, int]:
     """Bytes of shared memory: each operand's slots, scratch, and a barrier of 8 bytes for each slot of an input."""
-    found = {x.name: x.depth * math.prod(x.block_shape) * x.dtype.itemsize for x in traced.operands}
+    grid = gpu.Grid(traced)
+    slots = {x.name: slots_of(x, grid) for x in traced.operands}
+    found = {x.name: slots[x.name] * math.prod(x.block_shape) * x.dtype.itemsize for x in traced.operands}
     for i, e in enumerate(traced.extras[len(traced.scalars):]):
         found[f"scratch{i}"] = math.prod(e.shape) * np.dtype(e.dtype).itemsize
     found = {name: -(-n // ALIGNMENT) * ALIGNMENT for name, n in found.items()}
-    return found | {"barriers": 8 * sum(x.depth for x in traced.operands if not x.is_output)}
+    return found | {"barriers": 8 * sum(slots[x.name] for x in traced.operands if not x.is_output)}
 
 
 def check(traced):
@@ -161,6 +163,11 @@ def period(x, grid) -> int:
                             '"triton".')
 
 
+def slots_of(x, grid) -> int:
+    """An operand's slots: its depth, or as many as it has visits in a CUDA block."""
+    return min(x.depth, -(-grid.steps // period(x, grid)))
+
+
 def kernel_call(traced, interpret=False):
     """The call as a real Pallas kernel for Mosaic GPU: a function of the flat arrays, prefetched scalars first.
 
@@ -198,8 +205,8 @@ def kernel_call(traced, interpret=False):
         engine = MosaicGpu(operands, grid.steps, periods, block, homes, slots, barriers, body)
         pipeline(engine, grid.steps, operands)
 
-    scratch = [*(plgpu.SMEM((x.depth, *x.ref_shape), x.dtype) for x in operands),
-               *(plgpu.Barrier(num_barriers=x.depth) for x in inputs),
+    scratch = [*(plgpu.SMEM((slots_of(x, grid), *x.ref_shape), x.dtype) for x in operands),
+               *(plgpu.Barrier(num_barriers=slots_of(x, grid)) for x in inputs),
                *(plgpu.SMEM(e.shape, e.dtype) for e in traced.extras[n_scalars:])]
     # The compiler keeps what it compiled by text, and says nothing of it the next time: so no text comes twice.
     kernel.__name__ = f"{traced.call.name}_{next(_number)}"
@@ -207,7 +214,8 @@ def kernel_call(traced, interpret=False):
     room = _whole_blocks if interpret else (lambda x: x.shape)  # the hardware cuts a copy at the array's edge
     f = plgpu.kernel(kernel, out_type=[jax.ShapeDtypeStruct(room(y), y.dtype) for y in outputs], grid=grid.blocks,
                      grid_names=names, scratch_types=scratch, interpret=interpret,
-                     compiler_params=plgpu.CompilerParams())
+                     compiler_params=plgpu.CompilerParams(
+                         lowering_semantics=plgpu.LoweringSemantics.Warpgroup))  # infers how values lie in registers
 
     def run(*given):
         arrays = [jnp.pad(a, [(0, n - m) for n, m in zip(room(x), x.shape, strict=True)])

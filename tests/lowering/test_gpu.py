@@ -15,6 +15,7 @@ from jax.experimental import topologies
 from jax.experimental.pallas import triton as plgpu
 
 import pallas_lite as pl
+from benchmarks import gpu as gpu_benchmark
 from benchmarks._gpu_kernels import add, marked, matmul, shape, total
 from pallas_lite import cuda
 from pallas_lite import tpu as pltpu
@@ -97,6 +98,14 @@ def gathered():
     return pl.pallas_call(kernel, shape(32, 128), grid_spec=spec)
 
 
+def rows_in_a_loop(x_ref, o_ref):
+    first = x_ref[0, 0]
+
+    @pl.loop(0, 4)
+    def _(i):
+        o_ref[pl.ds(2 * i, 2)] = x_ref[pl.ds(6 - 2 * i, 2)] + first
+
+
 KERNELS = {
     "add": (add(192, 64), [normal(192, 192), normal(192, 192, seed=1)]),
     "add, one axis a loop": (add(192, 64, semantics=("parallel", "arbitrary")), [normal(192, 192), normal(192, 192)]),
@@ -105,6 +114,8 @@ KERNELS = {
     "add with tails": (add(200, 64, semantics=("parallel", "arbitrary")), [normal(200, 200), normal(200, 200)]),
     "sum": (total(8, 128), [normal(8, 128, 128)]),
     "matmul": (matmul(128, (64, 64, 32), 3), [normal(128, 128), normal(128, 128, seed=1)]),
+    "rows in a loop": (pl.pallas_call(rows_in_a_loop, shape(32, 128), grid=(4,), in_specs=[ROWS], out_specs=ROWS),
+                       [normal(32, 128)]),
     "running sum": (pl.pallas_call(running_sum, shape(32, 128), grid=(4,), in_specs=[ROWS], out_specs=ROWS,
                                    scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)]), [normal(32, 128)]),
     "blocks by a table": (pl.pallas_call(double, shape(32, 128), grid=(4,), in_specs=[SWAPPED], out_specs=SWAPPED,
@@ -163,11 +174,12 @@ def test_the_interpreter_sees_a_missing_wait(monkeypatch, dialect):
     from pallas_lite.engines.mosaic_gpu import MosaicGpu
     monkeypatch.setattr(MosaicGpu, "copy_in_wait", lambda *_: None)
     program = add(128, 64, 2, ("parallel", "arbitrary")).trace(shape(128, 128), shape(128, 128)).lower("mosaic_gpu")
+    said = ""
     try:
         jax.block_until_ready(jax.jit(program.function(looking_for_races()))(normal(128, 128), normal(128, 128)))
-    except jax.errors.JaxRuntimeError:
-        pass  # it also minds barriers that nobody waited for
-    assert races()
+    except jax.errors.JaxRuntimeError as error:  # it also minds barriers that nobody waited for
+        said = str(error)
+    assert races() or "RACE DETECTED" in said  # since jax 0.12 it stops at a race
 
 
 def single_calls():
@@ -292,7 +304,7 @@ def test_mosaic_gpu_has_no_matmul(dialect):
 
 @pytest.mark.gpu
 def test_shared_memory_that_does_not_fit_is_itemised(dialect):
-    text = refused(add(512, 128), shape(512, 512), shape(512, 512), platform="mosaic_gpu")
+    text = refused(add(512, 128, 2, ("arbitrary",) * 2), shape(512, 512), shape(512, 512), platform="mosaic_gpu")
     assert "it needs 393,248 bytes of shared memory, and a CUDA block has 232,448" in text  # as Mosaic GPU counts it
     assert "x: 131,072 bytes" in text and "barriers: 32 bytes" in text and "smaller depth" in text
 
@@ -400,3 +412,28 @@ def test_mosaic_gpu_copies_in_bulk_and_waits_on_barriers(name, depth, compiler):
         assert re.findall(r"wait_group\s+(\d)", ptx) == [str(depth - 1), *"0" * (depth - 1)]
     memory = program.memory_analysis()
     assert memory.shared_memory_in_bytes == memory.predicted_shared_memory_in_bytes > 0
+
+
+# -- the benchmark, where there is no GPU to time it
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", gpu_benchmark.cases(256), ids=lambda case: case[0])
+def test_the_benchmark_checks_and_times_every_case(case, dialect, capsys, monkeypatch):
+    monkeypatch.setattr(gpu_benchmark, "CALLS", 1)
+    monkeypatch.setattr(gpu_benchmark, "median", lambda f: f() or 1e-3)
+    rows = list(gpu_benchmark.rows(case, (2,), {"triton": True, "mosaic_gpu": looking_for_races()}))
+    assert [platform for _, platform, _, _ in rows] == list(case[1])
+    for row in rows:
+        gpu_benchmark.show(*row)
+    assert capsys.readouterr().out.count("(1.00×)") == len(rows) and not races()
+    name, platforms, call, avals, plain, _ = case
+    wrong = (name, platforms[:1], call, avals, lambda *a: 1 + plain(*a), 0)
+    with pytest.raises(AssertionError, match="wrong: off by"):
+        list(gpu_benchmark.rows(wrong, (2,), {"triton": True}))
+
+
+def test_the_benchmark_says_why_there_is_no_program(capsys):
+    case = ("add 96²", ("triton",), lambda d: add(96, 96, d), (shape(96, 96),) * 2, lambda x, y: x + y, 0)
+    for row in gpu_benchmark.rows(case, (2,)):
+        gpu_benchmark.show(*row)
+    assert "power of two" in capsys.readouterr().out
