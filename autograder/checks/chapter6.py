@@ -86,8 +86,8 @@ def garbage(p) -> list[Asked]:
 
 @exercise("6.2", "Mend the sum", points=2)
 def stack_sum(answer: Handle, trial: Trial) -> None:
-    cases = trial.pick(visible=[((2, 2, 3), (2, 3)), ((3, 2, 6), (2, 3)), ((3, 8, 6), (2, 3)), ((5, 4, 8), (4, 4))],
-                       hidden=[((2, 4, 4), (4, 4)), ((4, 8, 4), (4, 4)), ((3, 6, 10), (2, 5)), ((7, 4, 6), (2, 3))])
+    cases = trial.pick(visible=[((2, 2, 3), (2, 3)), ((3, 2, 6), (2, 3)), ((3, 8, 6), (2, 3))],
+                       hidden=[((2, 4, 4), (4, 4)), ((4, 8, 4), (4, 4)), ((3, 6, 10), (2, 5))])
     for shape, (bm, bn) in cases:
         x = random_array(trial, shape)
         reduced(answer, f"x is f32{list(shape)}, bm = {bm}, bn = {bn}", how_cut("x", shape, (1, bm, bn)), [x],
@@ -109,7 +109,7 @@ def row_sums(answer: Handle, trial: Trial) -> None:
 def matrices(trial: Trial):
     """Shapes and blocks that divide them; no two sizes of a case are alike by chance."""
     return trial.pick(visible=[((4, 6), (2, 3)), ((6, 20), (2, 5)), ((12, 8), (3, 4))],
-                      hidden=[((6, 10), (3, 5)), ((3, 8), (3, 4)), ((10, 12), (5, 3)), ((16, 18), (4, 6))])
+                      hidden=[((6, 10), (3, 5)), ((3, 8), (3, 4)), ((10, 12), (5, 3))])
 
 
 def matrix_case(shape, block) -> tuple[str, str]:
@@ -118,8 +118,8 @@ def matrix_case(shape, block) -> tuple[str, str]:
 
 @exercise("6.4", "Running max", points=2)
 def column_max(answer: Handle, trial: Trial) -> None:
-    cases = trial.pick(visible=[((6, 3), (2, 3)), ((6, 8), (2, 4)), ((20, 6), (5, 3)), ((8, 12), (4, 3))],
-                       hidden=[((8, 5), (4, 5)), ((10, 6), (5, 3)), ((12, 10), (3, 5)), ((18, 16), (6, 4))])
+    cases = trial.pick(visible=[((6, 3), (2, 3)), ((6, 8), (2, 4)), ((20, 6), (5, 3))],
+                       hidden=[((8, 5), (4, 5)), ((12, 10), (3, 5)), ((18, 16), (6, 4))])
     for (m, n), (bm, bn) in cases:
         x = -1 - np.abs(random_array(trial, (m, n)))  # any block may have the largest number of a column
         first, last = (part.max(axis=0, keepdims=True) for part in (x[:bm], x[-bm:]))
@@ -146,7 +146,8 @@ def cumulative(answer: Handle, trial: Trial) -> None:
                 [[(alone[:, -1:], "That is the sum of the last block only. The carry must hold all blocks so far."),
                   (sums[:, -bn - 1:-bn] if shape[1] > bn else sums[:, :1],
                    "The last block is missing from the carry: write it after the block's own sums are added.")],
-                 [(alone, "Each block starts from 0. What came before it is in the carry: add it."),
+                 [(alone, "This block starts from 0. What came before it should be in the carry: is it added, and "
+                          "does the carry start afresh in the first block of a row only?"),
                   (short, "The carry holds the block before only. It must hold all that came before.")]],
                 parts="two arrays, the totals and the sums")
 
@@ -156,7 +157,7 @@ def row_means(answer: Handle, trial: Trial) -> None:
     # First without a tail: NaN in there is another slip.
     cases = trial.pick(
         visible=[((2, 8), (2, 4)), ((2, 3), (2, 4)), ((2, 6), (2, 4)), ((4, 10), (2, 4))],
-        hidden=[((6, 10), (2, 5)), ((3, 2), (3, 5)), ((6, 7), (3, 5)), ((4, 13), (2, 5)), ((4, 11), (4, 3))])
+        hidden=[((6, 10), (2, 5)), ((3, 2), (3, 5)), ((6, 7), (3, 5)), ((4, 13), (2, 5))])
     for (m, n), (bm, bn) in cases:
         x, blocks = random_array(trial, (m, n)) + 3, -(-n // bn)
         total, whole = x.sum(axis=1, keepdims=True), n // bn * bn
@@ -246,18 +247,15 @@ def aliasing_is_safe(answer: Handle, trial: Trial) -> None:
             raise Wrong("Your function should return True or False.", case=case, got=kind_of(given))
         if bool(given) is (race is None):
             continue
-        pairs = [(s, t) for s, b in enumerate(reads) for t, w in enumerate(writes) if b == w]
         if race:
             raise Wrong("This order races, and you call it safe.", case=case, got="True", expected="False",
                         schedule=schedule, hazard=race,
                         nudge="The copy in of a block starts one step before it is read; the copy out is waited for "
                               "one step after it was written. Which steps does that forbid?")
-        nudge = "No block is both read and written, so nothing can meet."
-        if pairs:
-            # The pair that was most likely meant: a read that follows its write, and soon.
-            s, t = min(pairs, key=lambda pair: (pair[0] <= pair[1], abs(pair[0] - pair[1])))
-            nudge = (f"Step {s} reads block {reads[s]} and step {t} writes it. " + (
-                "The copy in is over before the copy out starts." if s <= t else
-                "By the time that the copy in starts, the copy out is over."))
+        pairs = [(s, writes.index(b)) for s, b in enumerate(reads) if b in writes]
+        said = {s <= t: f"Step {s} reads block {reads[s]}, and step {t} writes it: " + (
+            "the copy in is over before the copy out starts." if s <= t else
+            "by the time that the copy in starts, the copy out is over.") for s, t in reversed(pairs)}
+        nudge = " ".join(said.values()) or "No block is both read and written, so nothing can meet."
         raise Wrong("This order is free of races, and you call it unsafe.", case=case, got="False", expected="True",
                     schedule=schedule, nudge=nudge)

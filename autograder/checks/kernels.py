@@ -123,7 +123,9 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
     end = found[visit + 1][0] - 1 if visit + 1 < len(found) else call.steps - 1
     steps = f"Step {step}" if step == end else f"Steps {step} to {end}"
     s = "s" * (step == end)  # Step 3 leaves, steps 4 to 7 leave
-    made_from = " and ".join(dict.fromkeys(block_name(x, x.blocks[t]) for x in call.inputs for t in (step, end)))
+    between = " … " if end > step + 1 else " and "
+    made_from = " and ".join(between.join(dict.fromkeys(block_name(x, x.blocks[t]) for t in (step, end)))
+                             for x in call.inputs)
     hazard = None
     if schedule is not None:
         number = next(i for i, e in enumerate(schedule) if e.verb == "run" and e.step == step)

@@ -247,10 +247,10 @@ WRONG = {
     "6.8": [
         ("sharing is always safe", lambda reads, writes: True, "you call it safe"),
         ("sharing is never safe", lambda reads, writes: False, "you call it unsafe"),
-        ("a step may not touch a block that it writes", safe(lambda s, t: s == t), "you call it"),
+        ("a step may not touch a block that it writes", safe(lambda s, t: s == t), "copy in is over before"),
         ("only the next step is in danger", safe(lambda s, t: s == t + 1), "you call it safe"),
         ("every later step is in danger", safe(lambda s, t: s > t), "the copy out is over"),
-        ("reading ahead races", safe(lambda s, t: t < s < t + 3 or s < t), "copy in is over before"),
+        ("reading ahead races", safe(lambda s, t: t < s < t + 3 or s < t), "copy in is over before the copy out"),
         ("three steps after is too near", safe(lambda s, t: t < s < t + 4), "the copy out is over"),
         ("different blocks are safe, the same ones are not", lambda reads, writes: not set(reads) & set(writes),
          "you call it unsafe"),
