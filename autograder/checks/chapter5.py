@@ -3,9 +3,17 @@
 Values alone do not pass: the work must be done by a pallas_call, in blocks of the size that the task asks for.
 """
 import math
+from types import SimpleNamespace
 
-from ..exercise import Trial, Wrong, exercise
-from ..handle import Handle, kind_of
+import jax
+import numpy as np
+
+import pallas_lite as pl
+from pallas_lite.hardware import TPU_V5E
+
+from ..exercise import AnswerFailed, Trial, Wrong, exercise
+from ..handle import Handle, kind_of, same_array
+from ..inside.personal import personal
 from ..predict import Asked, predict
 from .kernels import how_cut, insist_blocks, insist_values, random_array, run, schedule_of, sizes, the_call
 
@@ -124,3 +132,82 @@ def two_outputs(answer: Handle, trial: Trial) -> None:
         if call.inputs[0].copies > math.prod(shape) // math.prod(sizes(call.inputs[0])):
             raise Wrong("Some block of x is copied more than once: one pass is enough for both outputs.", case=case,
                         schedule=schedule_of(call), got=f"{call.inputs[0].copies} copies")
+
+
+SLACK = 0.08  # of exercise 5.6: how far above bytes / β the modelled time may be
+
+
+@exercise("5.6", "Fit and fast", points=3)
+def fit_and_fast(answer: Handle, trial: Trial) -> None:
+    p = personal("5.6", trial.student)
+    case = f"x: {p.dtype}[{p.height}, {p.width}], a budget of {p.budget_kib} KiB"
+    bm, bn = _two_sizes(answer.value(), case)
+    if bm > p.height or bn > p.width:
+        raise Wrong("A block is larger than the array.", case=case, got=f"{bm} × {bn}",
+                    nudge="bm counts rows and bn counts columns. Neither can be more than there are.")
+    steps = pl.cdiv(p.height, bm) * pl.cdiv(p.width, bn)
+    if steps > 20_000:
+        raise Wrong(f"Blocks of {bm} × {bn} make {steps:,} steps: far too slow.", case=case,
+                    nudge="Every step costs a good part of α. Larger blocks, fewer steps.")
+    trace = packed_add(p, bm, bn)
+    kib, least = trace.schedule.sram_bytes / 1024, trace.schedule.hbm_bytes["total"] / TPU_V5E.beta
+    if kib > p.budget_kib:
+        raise Wrong("The slots do not fit into the budget.", case=case, got=f"{kib:.0f} KiB",
+                    expected=f"at most {p.budget_kib} KiB",
+                    nudge="Three operands, the output too, with two slots each: bm · bn · (bytes of x + 4 + 4) · 2.")
+    time = trace.timeline(TPU_V5E).total
+    if time > (1 + SLACK) * least:
+        over = steps * bm * bn / (p.height * p.width) - 1
+        raise Wrong(f"Blocks of {bm} × {bn} fit, but are too slow.", case=case, expected=f"at most {SLACK:.0%}",
+                    got=f"{time * 1e6:.1f} µs modelled, {time / least - 1:.0%} above bytes / β",
+                    nudge=f"They take {kib:.0f} of {p.budget_kib} KiB, and reach past the edges by {over:.0%} of the "
+                          "array. Fewer steps are faster: use the budget up, and waste little at the edges.")
+
+
+def packed_add(p: SimpleNamespace, bm: int, bn: int):
+    """The trace of the add of exercise 5.6 in blocks of bm × bn. Only these two numbers come from the answer."""
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...].astype(np.float32) + y_ref[...]
+    x, y = (jax.ShapeDtypeStruct((p.height, p.width), dtype) for dtype in (p.dtype, "float32"))
+    block = pl.BlockSpec((bm, bn), lambda i, j: (i, j))
+    grid = pl.cdiv(p.height, bm), pl.cdiv(p.width, bn)
+    return pl.pallas_call(kernel, y, grid=grid, in_specs=[block, block], out_specs=block).trace(x, y)
+
+
+def _two_sizes(given, case: str) -> tuple[int, int]:
+    given = given.tolist() if isinstance(given, np.ndarray) else given
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise Wrong("blocks should be two numbers, bm and bn.", case=case, got=kind_of(given))
+    if not all(type(n) is int or isinstance(n, float) and n.is_integer() for n in given) or min(given) < 1:
+        raise Wrong("bm and bn should be whole numbers, 1 or more.", case=case, got=f"{given[0]!r}, {given[1]!r}"[:100],
+                    nudge="// divides and rounds down.")
+    return int(given[0]), int(given[1])
+
+
+OLD_NAMES = {  # what a message of upstream says -> how to mend it
+    "load": "pl.load is gone: index the ref, x_ref[...].", "store": "pl.store is gone: o_ref[...] = value.",
+    "TPUCompilerParams": "It is pltpu.CompilerParams now.",
+    "'ANY'": "It is pl.ANY now; and a kernel cannot read there.",
+    "not iterable": "BlockSpec takes the block's shape first, then the index map."}
+
+
+@exercise("5.7", "Port a Pallas kernel", points=3)
+def port(answer: Handle, trial: Trial) -> None:
+    for rows, n in trial.pick(visible=[(32, 8), (64, 8), (72, 128)], hidden=[(40, 16), (96, 8), (20, 24)]):
+        x, gain = random_array(trial, (rows, n)), random_array(trial, (1, n))
+        right, case = (x - x.mean(1, keepdims=True)) * gain, f"x is f32[{rows}, {n}]"
+        did = run(answer, f"{case}, with pallas_lite", how_cut("x", x.shape, (32, n)), x, gain)
+        call = the_call(did, [x, gain], [x.shape], case)
+        insist_blocks(call, (32, n), x.shape, case)
+        insist_values(call, 0, did.result, right, case)
+        case = f"{case}, with the real Pallas"
+        try:
+            real = answer.kernel(x, gain, True)
+        except AnswerFailed as failed:
+            failed.case = case
+            failed.nudge = next((mend for word, mend in OLD_NAMES.items() if word in failed.message), "")
+            raise
+        if real.made:
+            raise Wrong("With real=True your function still calls pallas_lite.", case=case,
+                        nudge="Inside the function, use the pl and pltpu that its first line sets.")
+        same_array(real.result, right, case=case)

@@ -9,6 +9,7 @@
     contract         the schedule of pallas_call's own order, to compare with
 """
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -90,10 +91,13 @@ def insist_blocks(call: KernelCall, block, shape, case: str) -> None:
                               "one block: rows first, then columns.")
 
 
-def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, case: str, slips=()) -> None:
+def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, case: str, slips=(),
+                  sources: Callable[[tuple[int, ...]], Sequence[tuple[int, ...]]] | None = None) -> None:
     """The values of an output are right; else says which step left the first wrong block, and what it made it from.
 
     `slips`: (the output that a known slip gives, what to say of it); the first that the wrong cell agrees with counts.
+    `sources`: the block of each input that belongs to a block of the output. Without it, an input as large as the
+    output goes block by block with it, if there is one output.
     """
     out = call.outputs[which]
     block_shape, schedule = sizes(out), schedule_of(call)
@@ -131,10 +135,11 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
         number = next(i for i, e in enumerate(schedule) if e.verb == "run" and e.step == step)
         made = f"the kernel makes {block_name(out, block)} from {made_from}"
         hazard = Hazard("wrong block", made, "", out.name, step, slot, (number,))
-    # With one output, all that is as large as it goes block by block with it.
-    odd = [x for x in call.inputs if len(call.outputs) == 1 and x.shape == out.shape and x.blocks[step] != block]
-    nudge = (f"Step {step} should read {block_name(odd[0], block)} to write {block_name(out, block)}. Look at the "
-             f"index map of {odd[0].name}." if odd else
+    belong = sources(block) if sources else [
+        block if len(call.outputs) == 1 and x.shape == out.shape else x.blocks[step] for x in call.inputs]
+    odd = [(x, b) for x, b in zip(call.inputs, belong, strict=True) if x.blocks[step] != b]
+    nudge = (f"Step {step} should read {block_name(*odd[0])} to write {block_name(out, block)}. Look at the "
+             f"index map of {odd[0][0].name}." if odd else
              f"{steps} read{s} {made_from}. Are those the blocks that belong to {block_name(out, block)}? If they "
              "are, look at the kernel.")
     for wrong, says in reversed(slips):  # the first that agrees is the one that stays

@@ -5,9 +5,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import pallas as real_pl
+from jax.experimental.pallas import tpu as real_pltpu
 
 import pallas_lite as pl
 from autograder import personal
+from pallas_lite import tpu as pltpu
 
 
 def add_kernel(x_ref, y_ref, o_ref):
@@ -118,6 +121,42 @@ def two_calls(x, bm, bn):
                  for kernel, shape, spec in ((double, (m, n), tile), (turn, (n, m), turned)))
 
 
+def centrer(part=None, rows=lambda m: pl.cdiv(m, 32), height=32, both=False):
+    """The ported kernel, with a part of the old one left as it was. `both`: pallas_lite under either name."""
+    def centred(x, gain, real=False):
+        p, t = (real_pl, real_pltpu) if real and not both else (pl, pltpu)
+        m, n = x.shape
+
+        def kernel(x_ref, gain_ref, o_ref):
+            x = p.load(x_ref, (slice(None), slice(None))) if part == "load" else x_ref[...]
+            o_ref[...] = (x - x.mean(axis=1, keepdims=True)) * gain_ref[...]
+
+        high = height or m
+        band = p.BlockSpec(*((high, n), lambda i: (i, 0))[::-1 if part == "order" else 1])
+        whole = p.BlockSpec(memory_space=t.ANY if part == "old ANY" else p.ANY) if part in ("ANY", "old ANY") else \
+            p.BlockSpec((1, n), lambda i: (0, 0))
+        params = (t.TPUCompilerParams if part == "params" else t.CompilerParams)(dimension_semantics=("parallel",))
+        return p.pallas_call(kernel, jax.ShapeDtypeStruct(x.shape, x.dtype), grid=(rows(m),), in_specs=[band, whole],
+                             out_specs=band, compiler_params=params, interpret=real and not both)(x, gain)
+    return centred
+
+
+def centred_by_grid_spec(x, gain, real=False):
+    """Bands of 16 rows, a tuple of specs in a GridSpec, a mean by sum, no compiler_params."""
+    p = real_pl if real else pl
+    n = x.shape[1]
+
+    def kernel(x_ref, gain_ref, o_ref):
+        o_ref[...] = (x_ref[...] - jnp.sum(x_ref[...], 1)[:, None] / n) * gain_ref[0, :]
+    spec = p.GridSpec(grid=(p.cdiv(x.shape[0], 16),), out_specs=p.BlockSpec((16, n), lambda i: (i, 0)),
+                      in_specs=[p.BlockSpec((16, n), lambda i: (i, 0)), p.BlockSpec((1, n), lambda i: (0, 0))])
+    return p.pallas_call(kernel, jax.ShapeDtypeStruct(x.shape, x.dtype), grid_spec=spec, interpret=real)(x, gain)
+
+
+b = personal("5.6")
+ROW = 2 * b.width * ((1 if b.dtype == "int8" else 2) + 8)  # bytes of all slots, for a row as wide as the array
+FIT = b.budget_kib * 1024 // ROW
+
 WRONG = {
     "5.1": [
         ("without a grid there are blocks all the same", whole_array, "one step"),
@@ -168,6 +207,30 @@ WRONG = {
         ("an output that nobody writes is zero", doubler(kernel_that_forgets_the_second), "nan"),
         ("refs are known by their names", doubler(kernel_in_another_order), "hape"),
         ("the first result is enough", lambda x, bm, bn: doubler()(x, bm, bn)[0], "two arrays"),
+    ],
+    "5.6": [
+        ("what was good before is good now", (256, 256), "use the budget up"),
+        ("larger is better", (512, 512), "do not fit"),
+        ("smaller is safer", (8, 128), "Fewer steps"),
+        ("an element is a block", (1, 1), "far too slow"),
+        ("one slot is enough", (2 * FIT, b.width), "two slots each"),
+        ("outputs need no SRAM", (FIT * 3 // 2, b.width), "the output too"),
+        ("all of the array", (b.height, b.width), "do not fit"),
+        ("columns first", (b.width * 3, 8), "bm counts rows"),
+        ("any block of that size will do", (24, 1024), "waste little"),
+        ("a fraction of a row", (FIT + 0.5, b.width), "rounds down"),
+        ("one number", FIT, "two numbers"),
+    ],
+    "5.7": [
+        ("the old way to read still works", centrer("load"), "Index the ref"),
+        ("map first, as it was", centrer("order"), "block_shape first"),
+        ("the old name of the parameters", centrer("params"), "CompilerParams"),
+        ("the old name of ANY", centrer("old ANY"), "pl.ANY"),
+        ("a kernel can read what is in HBM", centrer("ANY"), "with a block_shape"),
+        ("blocks divide the array", centrer(rows=lambda m: max(m // 32, 1)), "No step writes"),
+        ("one band is enough", centrer(height=None, rows=lambda m: 1), "only one step"),
+        ("pallas_lite is real enough", centrer(both=True), "still calls pallas_lite"),
+        ("without a kernel", lambda x, gain, real=False: (x - x.mean(1, keepdims=True)) * gain, "no pallas_call"),
     ],
 }
 
@@ -234,4 +297,7 @@ RIGHT = {
     "5.4": [("counted with a pencil, as a list", [A, B, KIB]), ("as an array", np.array([A, B, KIB])),
             ("arrays of one number each", (np.array([A]), np.int64(B), np.array([[KIB]])))],
     "5.5": [("columns of blocks outside, a tree of specs", two_outputs_as_a_tuple)],
+    "5.6": [("half as wide, as high as fits", [2 * FIT // 8 * 8, b.width // 2]),
+            ("not a multiple of 8", np.array([FIT, b.width]))],
+    "5.7": [("a GridSpec, smaller bands", centred_by_grid_spec), ("the same, mended", centrer())],
 }

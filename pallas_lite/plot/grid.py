@@ -86,7 +86,7 @@ class Sheets:
         self.corners = {lead: (i % self.across * self.gaps[0], i // self.across * self.gaps[1]) for i, lead in
                         enumerate(itertools.product(*map(range, self.counts[:-2])))}
         left, top = max(self.corners.values(), key=lambda at: at[0])[0], max(y for _, y in self.corners.values())
-        self.extent = left + right, top + down
+        self.extent = left + right, top + (down if number == 1 else self.gaps[1])  # sheets have names below
 
     def blocks(self) -> list[tuple[int, ...]]:
         """All blocks of the array; only the visited ones where blocks may overlap."""

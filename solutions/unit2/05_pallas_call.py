@@ -2,8 +2,9 @@
 # # 5 · pallas_call
 #
 # A pipeline by hand has a prologue, a loop and an epilogue, and each line of it is a chance to be wrong. Yet all of it
-# follows from three choices: how often the loop runs, what it does to a block, and which block comes when. In Pallas
-# they are called **grid**, **kernel** and **specs**. You state them; `pallas_call` writes the pipeline.
+# follows from three choices: how often the loop runs, which block comes when, and what is done to it. The **grid** and
+# the **specs** you know from chapter 4; the third is the **kernel**. You state them; `pallas_call` writes the
+# pipeline.
 #
 # Below, an array is cut into four blocks of ten rows. A block takes 1 µs to copy in, 1 µs to compute on, 1 µs to copy
 # out. **Predict before you run the cell:** how many µs for all four?
@@ -16,11 +17,14 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 from jax.experimental import pallas as real_pl
-from jax.experimental.pallas import tpu as pltpu
+from jax.experimental.pallas import tpu as real_pltpu
 
 import pallas_lite as pl
-from autograder import check, personal
+from autograder import check, personal, progress
+from pallas_lite import tpu as lite_pltpu
 from pallas_lite.hardware import TPU_V5E
+
+STUDENT = ""  # your course id
 
 
 def add_one_kernel(x_ref, o_ref):
@@ -157,8 +161,8 @@ for grid, in_specs, operands in slips:
         print(f"{type(error).__name__}: {error}\n")
 
 # %% [markdown]
-# An index map answers "which block?", never "which element?". The first slip is the nastiest on real hardware: there
-# the compiler lets it pass without a word.
+# Each message names the operand, says what is wrong, and how to mend it. The first slip is the one of chapter 4, and
+# the nastiest on real hardware: there the compiler lets it pass without a word.
 #
 # ## What do the blocks buy?
 #
@@ -211,8 +215,8 @@ factor = report(horner_kernel, 4096) / report(horner_kernel, 512)
 print(f"factor {factor:.2f}")
 
 # %% [markdown]
-# Copying and computing now take about equally long, and the pipeline runs them side by side. That is where overlap pays
-# most, and it came with no change to the specs, only another body.
+# Copying and computing now take about equally long, and the pipeline runs them side by side. That is where overlap
+# pays most, and it came with no change to the specs, only another body.
 #
 # ## How large should a block be?
 #
@@ -237,9 +241,9 @@ for ax, b in zip(axes, (128, 512), strict=True):
 plt.show()
 
 # %% [markdown]
-# A block of 128 × 128 leaves the port in a moment and then travels for α. With two slots, only two steps' copies can be
-# on the way, so the port stands idle in between: **latency-bound**. A block of 512 × 512 keeps the port busy all the
-# time: **bandwidth-bound**, and no larger block can do better. So block sizes trade:
+# A block of 128 × 128 leaves the port in a moment and then travels for α. With two slots, only two steps' copies can
+# be on the way, so the port stands idle in between: **latency-bound**. A block of 512 × 512 keeps the port busy all
+# the time: **bandwidth-bound**, and no larger block can do better. So block sizes trade:
 #
 # | smaller blocks | larger blocks |
 # |---|---|
@@ -248,7 +252,7 @@ plt.show()
 # | short fill and drain | long fill before the first step |
 #
 # ### Exercise 5.2 · Block sizes as parameters
-# Write the add for any block shape and *any* array shape: the last block of a row or column may stick out.
+# Write the add for any block shape and *any* array shape: the last block of a row or column may stick out (chapter 4).
 
 # %% exercise="5.2"
 def add_parametrised(x: jax.Array, y: jax.Array, bm: int = 256, bn: int = 256) -> jax.Array:
@@ -283,8 +287,11 @@ check("5.2", add_parametrised)
 # ## A block that stays
 #
 # Subtract one row, f32[1, 4096], from every row of x. The kernel lets JAX broadcast: (512, 512) minus (1, 512). The
-# row is cut into 8 blocks, and step (i, j) needs block j of it. **Predict:** how many copies of `row` in 64 steps, 8
-# or 64?
+# row is cut into 8 blocks, and step (i, j) needs block j of it. From chapter 4 you know that
+#
+# > copies = 1 + number of index changes.
+#
+# **Predict:** how many copies of `row` in 64 steps, 8 or 64?
 
 # %%
 def minus_row_kernel(x_ref, row_ref, o_ref):
@@ -300,13 +307,8 @@ schedule = minus_row.trace(x, row).schedule
 print(f"{schedule.copies('x')} copies of x, {schedule.copies('row')} copies of row in {schedule.steps} steps")
 
 # %% [markdown]
-# All 64, though `row` has only 8 blocks. The pipeline has one simple rule: it starts a copy when an operand's block
-# index *changes* from one step to the next. So
-#
-# > copies = 1 + number of index changes.
-#
-# The last grid axis runs fastest: j goes 0, 1, … 7, then starts again with the next i. So `row`'s block changes at
-# every step. Give the kernel all of the row at once, and its index never changes:
+# All 64: j runs fastest, so `row`'s block changes at every step. Give the kernel all of the row at once, and its index
+# never changes:
 
 # %%
 band = pl.BlockSpec((64, 4096), lambda i: (i, 0))
@@ -363,12 +365,11 @@ check("5.3", scale_and_shift)
 
 # %% [markdown]
 # ### Exercise 5.4 · Count before you run
-# These sizes are your own, drawn from your course id (leave it empty if you have none). The kernel is
-# `minus_row_kernel`; x and the output go in blocks of bm × bn, `row` in blocks of 1 × bn, with two slots each.
+# These sizes are your own, drawn from your course id (`STUDENT`, in the first cell; leave it empty if you have none).
+# The kernel is `minus_row_kernel`; x and the output go in blocks of bm × bn, `row` in blocks of 1 × bn, with two slots
+# each.
 
 # %%
-STUDENT = ""  # your course id
-
 mine = personal("5.4", STUDENT)
 m, n, bm, bn = mine.m, mine.n, mine.bm, mine.bn
 print(f"x: f32[{m}, {n}]   row: f32[1, {n}]   bm = {bm}   bn = {bn}")
@@ -390,16 +391,16 @@ check("5.4", prediction, student=STUDENT)
 
 # %% [markdown]
 # <details><summary>Hint 1: a nudge</summary>
-# Copies: write down j for the first dozen steps of A, then of B. SRAM: how many operands does the call have, the output
-# included?
+# Copies: write down j for the first dozen steps of A, then of B. SRAM: how many operands does the call have, the
+# output included?
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
 # copies = 1 + number of times that the block index differs from the step before. SRAM = slots × the bytes of one
 # block, summed over x, row and the output; an f32 has 4 bytes, a KiB 1024.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
-# In A, j changes at every step, so there are as many copies as steps. In B it changes only from one column of blocks to
-# the next. SRAM: 2 slots × (bm·bn + bn + bm·bn) numbers × 4 bytes, divided by 1024.
+# In A, j changes at every step, so there are as many copies as steps. In B it changes only from one column of blocks
+# to the next. SRAM: 2 slots × (bm·bn + bn + bm·bn) numbers × 4 bytes, divided by 1024.
 # </details>
 
 # %% [markdown]
@@ -436,8 +437,8 @@ for name, other, spec in ("x - y", y, tile), ("x - pattern", pattern, same_block
     print(f"{name:11}  second operand copied {t.schedule.copies('row'):2}×, {t.total * 1e6:5.1f} µs modelled")
 
 # %% [markdown]
-# Two thirds: of three arrays, one is no longer moved. In chapter 8 this rule makes the difference between a slow matrix
-# product and a fast one.
+# Two thirds: of three arrays, one is no longer moved. In chapter 8 this rule makes the difference between a slow
+# matrix product and a fast one.
 #
 # ## Two outputs
 #
@@ -504,6 +505,71 @@ check("5.5", twice_and_transposed)
 # </details>
 
 # %% [markdown]
+# ## Within a budget
+#
+# Real kernels seldom have all SRAM to themselves. So here is a budget of your own, and a measure of "fast": no add
+# takes less than its bytes need to pass the port, bytes / β. The kernel in the next cell adds y, f32, to an x that is
+# stored in fewer bits. **Predict** before you run it: will 256 × 256, so good above, do here?
+
+# %%
+mine = personal("5.6", STUDENT)
+height, width, budget = mine.height, mine.width, mine.budget_kib
+packed = jax.ShapeDtypeStruct((height, width), mine.dtype)
+full = jax.ShapeDtypeStruct((height, width), jnp.float32)
+x_bytes = packed.dtype.itemsize
+least = height * width * (x_bytes + 4 + 4) / TPU_V5E.beta  # seconds to move x, y and the output once
+
+
+def add_packed_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...].astype(jnp.float32) + y_ref[...]
+
+
+def try_blocks(bm, bn):
+    block = pl.BlockSpec((bm, bn), lambda i, j: (i, j))
+    grid = pl.cdiv(height, bm), pl.cdiv(width, bn)
+    add = pl.pallas_call(add_packed_kernel, full, grid=grid, in_specs=[block, block], out_specs=block)
+    trace = add.trace(packed, full)
+    t, kib = trace.timeline(TPU_V5E), trace.schedule.sram_bytes / 1024
+    print(f"{bm:4} × {bn:<4}  {trace.steps:4} steps  {kib:6.0f} KiB {'✗' if kib > budget else ' '}"
+          f"  {t.total * 1e6:6.1f} µs, {t.total / least - 1:4.0%} above bytes / β   {t.bound}-bound")
+
+
+print(f"x: {mine.dtype}[{height}, {width}]   y and output: f32   budget: {budget} KiB   {TPU_V5E.name}")
+for b in 128, 256, 512:
+    try_blocks(b, b)
+
+# %% [markdown]
+# ### Exercise 5.6 · Fit and fast
+# Choose bm and bn, so that all slots fit into your budget and the modelled time is at most 8 % above bytes / β.
+
+# %% exercise="5.6"
+# blocks = bm, bn: numbers, or formulas in height, width, x_bytes and budget. try_blocks(bm, bn) shows what they give.
+### BEGIN SOLUTION
+blocks = budget * 1024 // (2 * width * (x_bytes + 4 + 4)) // 8 * 8, width
+### END SOLUTION
+
+# %% check="5.6"
+check("5.6", blocks, student=STUDENT)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# 256 × 256 leaves part of the budget unused, and 512 × 512 is too much. Blocks need be neither square nor powers of
+# two. And look at the number of steps: how much of the blocks at the edge is wasted?
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# All slots take 2 · bm · bn · (bytes of x + 4 + 4) bytes. Let blocks be as wide as the array: nothing is wasted at the
+# right. Then see how many rows the budget allows.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# The rows that fit are <code>budget * 1024 // (2 * width * (x_bytes + 8))</code>; bn is <code>width</code>. For a TPU,
+# round bm down to a multiple of 8.
+# </details>
+
+# %% [markdown]
+# While the bytes of a step leave the port sooner than they arrive (X/β below α), the port stands idle at every step,
+# and larger blocks help a lot. Beyond that they help hardly at all, so many sizes will do. Chapter 7 makes a formula
+# of it.
+#
 # ## The real thing
 #
 # `pallas_lite` has the names of Pallas, and the same meanings. What you wrote here runs as it is under
@@ -527,12 +593,95 @@ def minus_row_with(pl, interpret):
     print(f"{pl.__name__:25} {seconds:5.2f} s here   interpret: {str(interpret)[:15]:15}  same bits: {same}")
 
 
-for pallas, interpret in (pl, True), (real_pl, True), (real_pl, pltpu.InterpretParams()):
+for pallas, interpret in (pl, True), (real_pl, True), (real_pl, real_pltpu.InterpretParams()):
     minus_row_with(pallas, interpret)
 
 # %% [markdown]
 # Same code, same bits. On a TPU you would leave `interpret` away, and the hardware would do what you have been looking
 # at: two slots for each operand, and a copy only where an index changes.
+#
+# ## A kernel from an old file
+#
+# Kernels that you find elsewhere were often written for another version. The next one is from the early days of
+# Pallas: each row minus its mean, times a row of gains. It ran on its author's machine. **Predict:** how many of its
+# lines will need mending?
+
+# %%
+lite_pl = pl
+
+
+def old_centred(x, gain, pl, pltpu):
+    m, n = x.shape
+
+    def kernel(x_ref, gain_ref, o_ref):
+        x = pl.load(x_ref, (slice(None), slice(None)))
+        gain = pl.load(gain_ref, (slice(None), slice(None)))
+        pl.store(o_ref, (slice(None), slice(None)), (x - x.mean(axis=1, keepdims=True)) * gain)
+
+    band = pl.BlockSpec(lambda i: (i, 0), (32, n))
+    return pl.pallas_call(
+        kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), grid=(m // 32,),
+        in_specs=[band, pl.BlockSpec(memory_space=pltpu.ANY)], out_specs=band,
+        compiler_params=pltpu.TPUCompilerParams(dimension_semantics=("parallel",)), interpret=True)(x, gain)
+
+
+a = jax.random.normal(jax.random.key(5), (72, 128))
+gain = jax.random.normal(jax.random.key(6), (1, 128))
+for modules in (real_pl, real_pltpu), (lite_pl, lite_pltpu):
+    try:
+        old_centred(a, gain, *modules)
+    except Exception as error:
+        print(f"{modules[0].__name__}: {type(error).__name__}: {error}\n")
+
+# %% [markdown]
+# The first fault that Python meets hides the next. Mend one line, run again, read on: `pallas_lite` names the way from
+# each old name to the new one, and says what else it finds. On `parallel`, a note: it promises that the steps of this
+# axis may run in any order. That is true here, and you can leave it as it is.
+#
+# ### Exercise 5.7 · Port a Pallas kernel
+# Mend the old kernel so that it runs under both imports and is right for any number of rows, in bands of 32 at most.
+
+# %% exercise="5.7"
+def centred(x: jax.Array, gain: jax.Array, real: bool = False) -> jax.Array:
+    """(x minus the mean of each row) * gain, for x: f32[m, n], gain: f32[1, n], in bands of 32 rows.
+
+    Uses pl and pltpu as set in the first line: the real ones if `real` (with interpret=True), else pallas_lite.
+    """
+    pl, pltpu = (real_pl, real_pltpu) if real else (lite_pl, lite_pltpu)
+    ### BEGIN SOLUTION
+    m, n = x.shape
+
+    def kernel(x_ref, gain_ref, o_ref):
+        x = x_ref[...]
+        o_ref[...] = (x - x.mean(axis=1, keepdims=True)) * gain_ref[...]
+
+    band, whole = pl.BlockSpec((32, n), lambda i: (i, 0)), pl.BlockSpec((1, n), lambda i: (0, 0))
+    return pl.pallas_call(
+        kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), grid=(pl.cdiv(m, 32),),
+        in_specs=[band, whole], out_specs=band,
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)), interpret=real)(x, gain)
+    ### END SOLUTION
+
+# %% check="5.7"
+check("5.7", centred)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# Copy the body of <code>old_centred</code> and mend what the message says, one message after the other. The last fault
+# has no message: how many bands have 72 rows?
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# Reads and writes: <code>x_ref[...]</code>. BlockSpec: the shape first, then the map. A kernel cannot read what stays
+# in HBM, so <code>gain</code> needs a block, one that stays. TPUCompilerParams has a shorter name now.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# <code>pl.BlockSpec((32, n), lambda i: (i, 0))</code>, <code>pl.BlockSpec((1, n), lambda i: (0, 0))</code>,
+# <code>pltpu.CompilerParams(…)</code>, <code>grid=(pl.cdiv(m, 32),)</code>, <code>interpret=real</code>.
+# </details>
+
+# %% [markdown]
+# The old grid, m // 32, is the fault that no compiler names: with 72 rows, the last 8 were never written. The names
+# have changed; the ideas have not.
 #
 # ## What you take along
 #
@@ -542,5 +691,8 @@ for pallas, interpret in (pl, True), (real_pl, True), (real_pl, pltpu.InterpretP
 # - SRAM = block bytes × slots, over all operands. Blocks too large do not fit; blocks too small drown in α.
 # - Copies = 1 + index changes. The order of the grid's axes decides how many that is, with the same body.
 #
-# One question is left open. An output block can stay, too: what if a kernel *adds* to it at every step? That works only
-# under a condition, and without it you get numbers so odd that you will want to predict them. That is chapter 6.
+# One question is left open. An output block can stay, too: what if a kernel *adds* to it at every step? That works
+# only under a condition, and without it you get numbers so odd that you will want to predict them. That is chapter 6.
+
+# %%
+progress()

@@ -5,6 +5,8 @@ import numpy as np
 
 import pallas_lite as pl
 from autograder import check, personal
+from autograder.checks.chapter5 import SLACK, packed_add
+from pallas_lite.hardware import TPU_V5E
 
 STUDENTS = [f"s{i}" for i in range(60)]
 
@@ -45,3 +47,16 @@ def test_the_picture_names_the_machine_and_no_bound():
 
 def test_sizes_differ_between_students():
     assert len({str(personal('5.4', student)) for student in STUDENTS}) > 20
+
+
+def test_every_budget_can_be_met_and_not_by_the_blocks_that_the_page_has_praised():
+    for student in ["", *STUDENTS]:
+        p = personal("5.6", student)
+        row = 2 * p.width * (np.dtype(p.dtype if p.dtype != "bfloat16" else "int16").itemsize + 8)
+        wide = p.budget_kib * 1024 // row // 8 * 8, p.width
+        assert check("5.6", wide, student=student).verdict == "right", (student, p)
+        assert packed_add(p, 512, 512).schedule.sram_bytes > p.budget_kib * 1024
+        square = packed_add(p, 256, 256)
+        assert square.schedule.sram_bytes < p.budget_kib * 1024
+        least = square.schedule.hbm_bytes["total"] / TPU_V5E.beta
+        assert square.timeline(TPU_V5E).total > (1 + SLACK) * least * 1.02, (student, p)
