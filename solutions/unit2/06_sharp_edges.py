@@ -648,51 +648,51 @@ check("6.6", row_means)
 tile = pl.BlockSpec((3, 5), lambda i, j: (i, j))  # for the grid (2, 2): x in four blocks
 
 
-def a(x_ref, o_ref):  # the squares of x, once as they are, and once times 2
+def a_kernel(x_ref, o_ref):  # the squares of x, once as they are, and once times 2
     x_ref[...] = x_ref[...] ** 2
     o_ref[...] = x_ref[...] * (pl.program_id(1) + 1)
 
 
-call_a = pl.pallas_call(a, f32(2, 6, 10), grid=(2, 2), in_specs=[pl.BlockSpec((3, 10), lambda i, k: (i, 0))],
+call_a = pl.pallas_call(a_kernel, f32(2, 6, 10), grid=(2, 2), in_specs=[pl.BlockSpec((3, 10), lambda i, k: (i, 0))],
                         out_specs=pl.BlockSpec((None, 3, 10), lambda i, k: (k, i, 0)))
 
 
-def b(x_ref, o_ref):  # the sum of each column
+def b_kernel(x_ref, o_ref):  # the sum of each column
     @pl.when(pl.program_id(0) == 0)
     def _():
         o_ref[...] = jnp.zeros_like(o_ref)
     o_ref[...] += x_ref[...].sum(axis=0, keepdims=True)
 
 
-call_b = pl.pallas_call(b, f32(1, 10), grid=(2, 2), in_specs=[tile],
+call_b = pl.pallas_call(b_kernel, f32(1, 10), grid=(2, 2), in_specs=[tile],
                         out_specs=pl.BlockSpec((1, 5), lambda i, j: (0, j)))
 
 
 # %%
-def c(x_ref, o_ref):  # twice x, plus 1
+def c_kernel(x_ref, o_ref):  # twice x, plus 1
     o_ref[...] = 2 * x_ref[...]
     o_ref[...] = o_ref[...] + 1
 
 
-call_c = pl.pallas_call(c, f32(6, 10), grid=(2, 2), in_specs=[tile], out_specs=tile)
+call_c = pl.pallas_call(c_kernel, f32(6, 10), grid=(2, 2), in_specs=[tile], out_specs=tile)
 
 
-def d(x_ref, o_ref):  # each number minus its left neighbour
+def d_kernel(x_ref, o_ref):  # each number minus its left neighbour
     o_ref[:, 1:] = x_ref[:, 1:] - x_ref[:, :-1]
 
 
-call_d = pl.pallas_call(d, f32(6, 10), grid=(2,), in_specs=[pl.BlockSpec((3, 10), lambda i: (i, 0))],
+call_d = pl.pallas_call(d_kernel, f32(6, 10), grid=(2,), in_specs=[pl.BlockSpec((3, 10), lambda i: (i, 0))],
                         out_specs=pl.BlockSpec((3, 10), lambda i: (i, 0)))
 
 
-def e(x_ref, o_ref):  # the smallest number of each row
+def e_kernel(x_ref, o_ref):  # the smallest number of each row
     @pl.when(pl.program_id(1) == 0)
     def _():
         o_ref[...] = jnp.full_like(o_ref, jnp.inf)
     o_ref[...] = jnp.minimum(o_ref[...], x_ref[...].min(axis=1, keepdims=True))
 
 
-call_e = pl.pallas_call(e, f32(6, 1), grid=(2, 3), in_specs=[pl.BlockSpec((3, 4), lambda i, j: (i, j))],
+call_e = pl.pallas_call(e_kernel, f32(6, 1), grid=(2, 3), in_specs=[pl.BlockSpec((3, 4), lambda i, j: (i, j))],
                         out_specs=pl.BlockSpec((3, 1), lambda i, j: (i, 0)))
 
 # %% [markdown]
