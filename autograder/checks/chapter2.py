@@ -8,6 +8,7 @@ import numpy as np
 
 import pallas_lite as pl
 from pallas_lite.engines.record import record
+from pallas_lite.errors import many
 from pallas_lite.hardware import TOY
 from pallas_lite.specs import Operand
 
@@ -208,7 +209,7 @@ def best_cut(answer: Handle, trial: Trial) -> None:
     if total > 1.02 * times[best] or blocks > 2000:
         finer = blocks < best
         raise Wrong("A " + ("finer" if finer else "coarser") + " cut is faster.", case=case,
-                    got=f"{blocks} blocks: {total * 1e6:.4g} µs" if blocks <= 2000 else f"{blocks} blocks",
+                    got=many(blocks, "block") + (f": {total * 1e6:.4g} µs" if blocks <= 2000 else ""),
                     expected="at most 2 % more than the best",
                     nudge="With so few blocks, the first takes long to come in, and the last to go out." if finer else
                           "With so many blocks, each one's α shows: with two slots only so many are on their way.")

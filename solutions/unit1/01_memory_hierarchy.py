@@ -96,9 +96,10 @@ print("VMEM of the v5p, by another source:", TPU_V5P.sources["physical_sram_byte
 # 4. store the result from registers into SRAM;
 # 5. copy it from SRAM back to HBM.
 #
-# Steps 2 to 4 are a **kernel**: a function that runs on the core. Its arguments are **refs**, places in SRAM. The
-# other two steps are done for you by `pallas_call`. Here is an add of two arrays of 512 × 512 numbers on a TPU v5e.
-# **Predict:** in what part of the time does the core add?
+# Steps 2 to 4 are a **kernel**: a function that runs on the core. Its arguments are **refs**, places in SRAM. What it
+# loads from a ref is a value in registers, and works like any JAX array. The other two steps are done for you by
+# `pallas_call`, which also makes room in SRAM for x, y and z. Here is an add of two arrays of 512 × 512 numbers on a
+# TPU v5e. **Predict:** in what part of the time does the core add?
 
 # %%
 def add_kernel(x_ref, y_ref, z_ref):

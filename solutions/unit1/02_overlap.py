@@ -41,9 +41,10 @@ plt.show()
 # Eight! Three engines, a third of 18 would be 6; where do the other two come from? Look at both ends of the lower
 # picture: first there is nothing to compute yet, at last nothing any more.
 #
-# Still, the core is now busy for 6 of 8 µs, which is 75 %, and none of the engines became any faster. A program that
-# works like this is called a **pipeline**. (What the pictures show is modelled. The toy machine has a port to the HBM
-# *each way*, as most drawings have it. Real chips have one port for both ways; we come to that.)
+# Still, the core is now busy for 6 of 8 µs, which is 75 %, and none of the engines became any faster. This is
+# **software pipelining**: operations overlap, although each block needs its stages in order. (What the pictures show is
+# modelled, and a busy core is taken to be fully used. The toy machine has a port to the HBM *each way*, as most
+# drawings have it. Real chips have one port for both ways; we come to that.)
 #
 # ## What may overlap, and what may not
 #

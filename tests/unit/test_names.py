@@ -12,10 +12,10 @@ from pallas_lite.errors import MissingError
 # What pallas_lite has and Pallas has not, on purpose.
 OURS = {
     "pl": {"BlockIndexError", "Event", "Hazard", "HazardWarning", "InterpretParams", "NotSupportedError",
-           "PallasLiteError", "PipelineError", "Rolled", "Schedule", "SpecError", "Timeline", "View", "compute",
-           "copy_in_start", "copy_in_wait", "copy_out_start", "copy_out_wait", "execute", "hardware",
-           "observe_calls", "plot_grid", "plot_roofline", "plot_slots", "plot_sweep", "plot_timeline", "provenance",
-           "record", "schedule_explorer", "show", "timeline", "verify"},
+           "PallasLiteError", "PipelineError", "Rolled", "Schedule", "SpecError", "Timeline", "View", "block_tuner",
+           "compute", "copy_in_start", "copy_in_wait", "copy_out_start", "copy_out_wait", "derivation_stepper",
+           "execute", "explore", "hardware", "observe_calls", "plot_grid", "plot_roofline", "plot_slots", "plot_sweep",
+           "plot_timeline", "provenance", "record", "schedule_explorer", "show", "timeline", "verify"},
     "pltpu": {"AsyncCopy"},
 }
 PAIRS = {"pl": (pl, upstream_pl), "pltpu": (pltpu, upstream_pltpu)}
