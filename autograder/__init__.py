@@ -15,5 +15,6 @@ from .handle import Handle as Handle
 from .handle import KernelRun as KernelRun
 from .handle import close as close
 from .inside.personal import personal as personal
+from .inside.recorded import recorded as recorded
 from .progress import progress as progress
 from .result import Result as Result

@@ -4,6 +4,7 @@
 answers.py and personal.py from this folder too, so both sides speak the same language.
 """
 from .personal import personal as personal
+from .recorded import recorded as recorded
 
 
 class _Nothing:

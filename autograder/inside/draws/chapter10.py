@@ -1,0 +1,25 @@
+"""What the predictions of chapter 10 draw. A draw takes a random.Random and returns the numbers by name."""
+from random import Random
+
+from ..recorded import recorded
+
+
+def stage(rng: Random) -> dict:
+    """Exercise 10.3: a product in blocks (bm, bn, bk), and an add in blocks of rows × columns.
+
+    Shapes and depths for which no known slip gives what another gives.
+    """
+    bm, bn = rng.choice([(64, 128), (128, 64), (128, 256), (256, 128)])
+    rows, columns = rng.choice([(64, 64), (32, 64), (64, 32), (32, 128)])
+    return {"bm": bm, "bn": bn, "bk": rng.choice([32, 64]), "stages": rng.choice([3, 4]), "rows": rows,
+            "columns": columns, "depth": rng.choice([3, 4])}
+
+
+def listing(rng: Random) -> dict:
+    """Exercise 10.5: the PTX of a product with two to four stages, and the place of its record."""
+    pipelined = [i for i, r in enumerate(recorded()) if r.kernel.startswith("matmul") and r.depth > 1]
+    place = rng.choice(pipelined)
+    return {"place": place, "ptx": recorded()[place].ptx}
+
+
+DRAWS = {"10.3": stage, "10.5": listing}

@@ -1,0 +1,502 @@
+# %% [markdown]
+# # 10 · Down to the GPU
+#
+# The sum of chapter 6: eight arrays, stacked, added up block by block. The innermost axis of the grid goes through the
+# stack, and the block of the result stays in its slot while they are added. On a TPU, one core takes the steps one after
+# the other, and all is well.
+#
+# A GPU has more than a hundred cores, and they take steps *at once*, in any order. `dimension_semantics` tells an axis's
+# nature; let us say "parallel" of all three, as a GPU would like it. The simulator then shuffles the steps.
+# **Predict before you run the cell:** how much of the result will be right?
+
+# %%
+import re
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import pallas_lite as pl
+from autograder import check, personal, progress, recorded
+from pallas_lite import tpu as pltpu
+from pallas_lite.hardware import H100, TPU_V5E
+
+my_guess = None  # such as "half"
+
+
+def total_kernel(x_ref, o_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        o_ref[...] = jnp.zeros_like(o_ref)
+    o_ref[...] += x_ref[...]
+
+
+def total_of(x, semantics, interpret=False):
+    """A call that sums x over its first axis, in blocks of 64 × 64; `semantics` for the grid's axes i, j, k."""
+    r, m, n = x.shape
+    return pl.pallas_call(total_kernel, jax.ShapeDtypeStruct((m, n), x.dtype), grid=(m // 64, n // 64, r),
+                          in_specs=[pl.BlockSpec((None, 64, 64), lambda i, j, k: (k, i, j))],
+                          out_specs=pl.BlockSpec((64, 64), lambda i, j, k: (i, j)), interpret=interpret,
+                          compiler_params=pltpu.CompilerParams(dimension_semantics=semantics))
+
+
+# %%
+x = jax.random.normal(jax.random.key(0), (8, 128, 192))
+all_parallel = "parallel", "parallel", "parallel"
+shuffled = total_of(x, all_parallel, pl.InterpretParams(random_seed=1))
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", pl.HazardWarning)  # we look at the hazards in a moment
+    result = shuffled(x)
+right = np.isclose(result, x.sum(0), atol=1e-4)
+print("your guess:", my_guess)
+print(f"right: {right.mean():.1%} of the result")
+
+# %% [markdown]
+# Next to nothing. A step may come when its slot holds another block's sum, or set a half-finished sum to zero. The
+# hazard has a name, and the program for a GPU is refused:
+
+# %%
+trace = total_of(x, all_parallel).trace(x)
+print(trace.hazards[0], end="\n\n")
+try:
+    trace.lower("triton").as_text()
+except pl.PallasLiteError as error:
+    print(error)
+
+# %% [markdown]
+# ## A grid without an order
+#
+# On a GPU, each position on the **parallel** axes becomes a **CUDA block** (also called a thread block): a group of
+# threads that runs on one **SM** (streaming multiprocessor, a core of a GPU). Each SM has registers and **shared
+# memory** of its own, and nobody says which block runs when, or beside which.
+#
+# > An axis may be parallel if no step along it needs what another step left behind: no shared output block, nothing in
+# > scratch.
+#
+# All other axes are "arbitrary" (that is: sequential, in order), and become a loop inside each CUDA block. If an input
+# keeps its block along an axis, that is no obstacle: reading disturbs nobody.
+#
+# ### Exercise 10.1 · Parallel or sequential?
+# Four calls; mark each axis of each grid, "parallel" wherever it may be.
+
+# %%
+def scale(x_ref, row_ref, o_ref):  # grid (m // 64, n // 64): x and o take (i, j), row takes (0, j)
+    o_ref[...] = x_ref[...] * row_ref[...]
+
+
+def column_sums(x_ref, o_ref):  # grid (n // 64, m // 64): x takes block (i, j) at (j, i), o takes (0, j)
+    @pl.when(pl.program_id(1) == 0)
+    def _():
+        o_ref[...] = jnp.zeros_like(o_ref)
+    o_ref[...] += x_ref[...].sum(0, keepdims=True)
+
+
+def running_sum(x_ref, o_ref, sum_ref):  # grid (m // 64,): x and o take (i, 0); sum_ref is scratch
+    @pl.when(pl.program_id(0) == 0)
+    def _():
+        sum_ref[...] = jnp.zeros_like(sum_ref)
+    o_ref[...] = sum_ref[...] + jnp.cumsum(x_ref[...], axis=0)
+    sum_ref[...] = o_ref[-1:, :]
+
+
+def matmul(x_ref, y_ref, o_ref, sum_ref):  # grid (n // 64, m // 64, k // 64) at (j, i, l): o takes (i, j)
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        sum_ref[...] = jnp.zeros_like(sum_ref)
+    sum_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+    o_ref[...] = sum_ref[...].astype(o_ref.dtype)
+
+# %% exercise="10.1"
+# axes = {"scale": (…, …), "column_sums": (…, …), "running_sum": (…,), "matmul": (…, …, …)}
+### BEGIN SOLUTION
+axes = {"scale": ("parallel", "parallel"), "column_sums": ("parallel", "arbitrary"), "running_sum": ("arbitrary",),
+        "matmul": ("parallel", "parallel", "arbitrary")}
+### END SOLUTION
+
+# %% check="10.1"
+check("10.1", axes)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# For each axis, imagine its steps run backwards. Would anything change?
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# Look at the output's block first: an axis that it does not follow is one along which steps share a block. Then look at
+# scratch: whoever reads it before writing it needs the step before.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# scale shares nothing. The sums share a block, or scratch, along the one axis that is summed over: the second of
+# column_sums, the only one of running_sum, the third of matmul.
+# </details>
+
+# %% [markdown]
+# ## What becomes of the sequential axis
+#
+# **Triton** is one of two compilers for GPU kernels that Pallas can talk to. Here is what it gets for our sum, with the
+# axis k marked "arbitrary": the lines about the grid, loops, loads and stores. **Predict:** how many loads, how many
+# stores, and is the store inside the loop?
+
+# %%
+def skeleton(text):
+    """Of Triton's IR, the lines about the grid, loops and memory, without most types."""
+    for line in text.splitlines():
+        if re.search(r"get_program_id|scf\.for|tt\.load|tt\.store|tt\.dot", line):
+            print(re.sub(r"( : | -> ).*", "", line)[4:])
+
+
+ordered = total_of(x, ("parallel", "parallel", "arbitrary"))
+skeleton(ordered.trace(x).lower("triton").as_text())
+
+# %% [markdown]
+# The grid has two axes left, `x` and `y`. The third has moved *inside*: a plain loop of 8 turns. Its `iter_args` is the
+# block of the sum, handed from turn to turn in **registers**, and stored once, after the loop. (The load after it belongs
+# to that store: Pallas writes a block by swapping.) Nobody zeroes, shares or copies a slot any more.
+#
+# You can write it that way from the start: then the kernel says what is sequential, and the grid is parallel all over.
+#
+# ### Exercise 10.2 · Move the reduction inside
+# Sum over the first axis with a grid of two axes; the kernel itself goes through the stack.
+
+# %% exercise="10.2"
+def total(x: jax.Array, bm: int, bn: int) -> jax.Array:
+    """The sum of x: f32[r, m, n] over its first axis, in blocks of bm × bn of the result; bm divides m, bn divides n.
+
+    One step for each block of the result. A block of x holds all r layers: the kernel reads them one by one.
+    """
+    r, m, n = x.shape
+    ### BEGIN SOLUTION
+    def kernel(x_ref, o_ref):
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+        @pl.loop(0, r)
+        def _(k):
+            o_ref[...] += x_ref[k]
+
+    return pl.pallas_call(kernel, jax.ShapeDtypeStruct((m, n), x.dtype), grid=(m // bm, n // bn),
+                          in_specs=[pl.BlockSpec((r, bm, bn), lambda i, j: (0, i, j))],
+                          out_specs=pl.BlockSpec((bm, bn), lambda i, j: (i, j)))(x)
+    ### END SOLUTION
+
+# %% check="10.2"
+check("10.2", total)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# What was the third axis of the grid is now a loop in the kernel. What block of x must a step have for that?
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# <code>pl.BlockSpec((r, bm, bn), lambda i, j: (0, i, j))</code> for x. In the kernel, <code>x_ref[k]</code> is one
+# layer, and <code>@pl.loop(0, r)</code> over a function of k is the loop.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# The kernel: <code>o_ref[...] = jnp.zeros_like(o_ref)</code>, then in the loop <code>o_ref[...] += x_ref[k]</code>. The
+# call: grid <code>(m // bm, n // bn)</code>, the block of the result <code>(bm, bn)</code> at <code>(i, j)</code>.
+# </details>
+
+# %% [markdown]
+# On a TPU, that block would have to fit the VMEM with all its layers. For Triton, a ref of an input is a place in HBM,
+# and only what the kernel reads is moved. **Predict:** how will the two programs differ?
+
+# %%
+def inside_kernel(x_ref, o_ref):
+    o_ref[...] = jnp.zeros_like(o_ref)
+
+    @pl.loop(0, x_ref.shape[0])
+    def _(k):
+        o_ref[...] += x_ref[k]
+
+
+inside = pl.pallas_call(inside_kernel, jax.ShapeDtypeStruct((128, 192), x.dtype), grid=(2, 3),
+                        in_specs=[pl.BlockSpec((8, 64, 64), lambda i, j: (0, i, j))],
+                        out_specs=pl.BlockSpec((64, 64), lambda i, j: (i, j)))
+print("right:", bool(jnp.allclose(inside(x), x.sum(0), atol=1e-4)))
+skeleton(inside.trace(x).lower("triton").as_text())
+
+# %% [markdown]
+# Hardly at all. An axis marked "arbitrary" and a loop in the kernel are one thing.
+#
+# ## Why a GPU wants more stages
+#
+# Two slots were enough for a TPU. To keep an HBM busy, α · β bytes must be on their way at any time (Little's law:
+# bytes in flight = latency × bandwidth). **Predict:** how many KiB must *one SM* of an H100 have on the way, if 132 of
+# them share the HBM? And how many stages is that, for two blocks of 64 × 32 in bf16? (α is our assumption for both.)
+
+# %%
+SMS = 132  # of an H100 SXM
+step_bytes = 2 * 64 * 32 * 2
+for name, machine, cores in ("a core of a TPU v5e", TPU_V5E, 1), ("an SM of an H100", H100, SMS):
+    flight = machine.alpha * machine.beta / cores
+    print(f"{name:20} {flight / 1024:6.1f} KiB on the way, of {machine.sram_bytes / 1024:8,.0f} KiB that a kernel may use")
+print(f"an H100's share in steps of {step_bytes // 1024} KiB: {H100.alpha * H100.beta / SMS / step_bytes:.1f}")
+
+# %% [markdown]
+# The TPU's core has 16 MiB, and a single block of 512 × 512 is enough to fill the line. An SM has 227 KiB, its blocks are
+# small, and so it needs several of them on the way. On a GPU the number of slots is called **stages**, and it is yours
+# to choose: `pl.Buffered(n)`. Who makes the pipeline depends on the compiler:
+#
+# | | Triton | Mosaic GPU |
+# |---|---|---|
+# | the pipeline | made by the compiler, from a plain loop | ours, copy by copy: the `pipeline.py` of chapter 3 |
+# | stages | `num_stages`, a number beside the program | slots of each operand (upstream: `max_concurrent_steps`) |
+# | a copy in | `cp.async`, by all threads | a bulk copy by one thread; it signals a **barrier** |
+# | which operands | only what a matrix product reads | all |
+# | accumulators | registers | their slots in shared memory |
+#
+# ## What stages cost
+#
+# A matrix product in bf16, blocks of 128 × 128 × 64. Each stage holds a block of x and one of y. A CUDA block may use
+# 227 KiB of shared memory. **Predict:** at which number of stages is the program refused?
+
+# %%
+def product(n, blocks, stages, dtype=jnp.bfloat16):
+    """x @ y of n × n matrices, in blocks (bm, bn, bk), as a trace."""
+    bm, bn, bk = blocks
+    array, accumulator = jax.ShapeDtypeStruct((n, n), dtype), pltpu.VMEM((bm, bn), jnp.float32)
+    deep = pl.Buffered(stages)
+    return pl.pallas_call(
+        matmul, array, grid=(n // bn, n // bm, n // bk), scratch_shapes=[accumulator],
+        in_specs=[pl.BlockSpec((bm, bk), lambda j, i, k: (i, k), deep), pl.BlockSpec((bk, bn), lambda j, i, k: (k, j), deep)],
+        out_specs=pl.BlockSpec((bm, bn), lambda j, i, k: (i, j)),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary"))).trace(array, array)
+
+
+for stages in 1, 2, 3, 4, 6, 7, 8:
+    program = product(1024, (128, 128, 64), stages).lower("triton")
+    parts = program.shared_memory()
+    try:
+        program.as_text()
+        verdict = "fits"
+    except pl.PallasLiteError as error:
+        verdict = str(error).partition("\n")[0]
+    print(f"{stages} stages: {sum(parts.values()) / 1024:5g} KiB {parts}  {verdict}")
+
+# %% [markdown]
+# For 16-bit operands the rule is simple: **stages × (bytes of a block of x + of y)**. The accumulator is in registers,
+# and the result goes out from there. (f32 operands pass through registers, and take other counts.) And an elementwise
+# kernel? **Predict** for an add of blocks of 64 × 64, with four stages:
+
+# %%
+def add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+def add_with(stages):
+    """An add of f32[512, 512] in blocks of 64 × 64; the columns are a loop."""
+    array = jax.ShapeDtypeStruct((512, 512), jnp.float32)
+    deep = pl.BlockSpec((64, 64), lambda i, j: (i, j), pl.Buffered(stages))
+    call = pl.pallas_call(add_kernel, array, grid=(8, 8), in_specs=[deep, deep],
+                          out_specs=pl.BlockSpec((64, 64), lambda i, j: (i, j)),
+                          compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")))
+    return call.trace(array, array)
+
+
+print("Triton:    ", sum(add_with(4).lower("triton").shared_memory().values()), "bytes")
+try:
+    print("Mosaic GPU:", add_with(4).lower("mosaic_gpu").shared_memory())
+except pl.NotSupportedError as error:
+    print(f"Mosaic GPU: {error}")
+
+# %% [markdown]
+# None at all. Triton copies ahead only what its matrix unit will read; everything else it loads straight into registers,
+# and hopes that *other* CUDA blocks on the same SM have work while this one waits. Mosaic GPU does as it is told: it
+# gives each operand its slots, `depth × block`, and 8 bytes for the barrier of each input slot.
+#
+# ### Exercise 10.3 · The price of a stage
+# Your own numbers: a product in bf16 by Triton, an add in f32 by Triton, and the same add by Mosaic GPU.
+
+# %%
+STUDENT = ""  # your course id
+
+mine = personal("10.3", STUDENT)
+bm, bn, bk, stages, rows, columns, depth = mine.bm, mine.bn, mine.bk, mine.stages, mine.rows, mine.columns, mine.depth
+print(f"product: bf16, blocks (bm, bn, bk) = ({bm}, {bn}, {bk}), {stages} stages")
+print(f"add: f32, blocks of {rows} × {columns}, {depth} slots for each of the two inputs, 2 for the output")
+
+# %% exercise="10.3"
+# prediction = KiB of the product (Triton), bytes of the add (Triton), bytes of the add (Mosaic GPU)
+### BEGIN SOLUTION
+prediction = stages * (bm + bn) * bk * 2 / 1024, 0, (2 * depth + 2) * rows * columns * 4 + 8 * 2 * depth
+### END SOLUTION
+
+# %% check="10.3"
+check("10.3", prediction, student=STUDENT)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# A block of x is bm × bk, one of y is bk × bn, and a bf16 has 2 bytes. Which of the three programs copies ahead at all?
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# Triton, product: stages × (block of x + block of y). Triton, elementwise: see the cell above. Mosaic GPU: slots × block
+# for each of <em>three</em> operands, and 8 bytes for each slot of an input.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# stages·(bm + bn)·bk·2 / 1024; then 0; then (2·depth + 2)·rows·columns·4 + 8·2·depth.
+# </details>
+
+# %% [markdown]
+# ### Exercise 10.4 · As deep as it goes
+# More stages hide more latency until the shared memory is full: find the most that a product of this shape can have.
+
+# %% exercise="10.4"
+def deepest(bm: int, bn: int, bk: int) -> int:
+    """The most stages of a bf16 product by Triton in blocks (bm, bn, bk) that fit 227 KiB; 0 if not even one does.
+
+    >>> deepest(128, 128, 64)
+    7
+    """
+    ### BEGIN SOLUTION
+    return 227 * 1024 // ((bm * bk + bk * bn) * 2)
+    ### END SOLUTION
+
+# %% check="10.4"
+check("10.4", deepest)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# How many bytes does one stage take? How often do they go into 227 KiB, whole?
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# Whole-number division rounds down: <code>all // one</code>. A KiB has 1024 bytes, a bf16 has 2.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# <code>227 * 1024 // (bytes of a block of x + bytes of a block of y)</code>, with a block of x of bm · bk numbers.
+# </details>
+
+# %% [markdown]
+# The deepest is seldom the best. An SM has 228 KiB in all, so a block that takes most of it has the SM to itself, and
+# nobody works while it waits. Stages also cost registers: addresses and data of what is on the way.
+#
+# ## What the compiler made of it
+#
+# The program that Triton gets says nothing of copies. You saw the plain loop. The pipeline appears in **PTX**, the
+# assembly of NVIDIA GPUs. Few have the compiler at hand, so this course brings along what it once said, as text: made by
+# `benchmarks/record_ptx.py` for an H200, on a machine without one. Only the lines that copy, wait, load, multiply or
+# branch are kept. **Predict:** how many copies and how many waits will you find for three stages?
+
+# %%
+records = {(r.kernel, r.lowering, r.depth): r for r in recorded()}
+shown = records["matmul bfloat16 64×64×32", "triton", 3]
+for line in shown.ptx.splitlines():
+    print(line[:76])
+
+# %% [markdown]
+# Chapter 3 again, in another alphabet:
+#
+# - `.reqntid 128`: the CUDA block has 128 threads. Each instruction is executed by all of them.
+# - `cp.async … 0x10`: a **start**. Each thread copies 16 bytes from HBM to shared memory, and goes on.
+# - `cp.async.commit_group` ties the copies before it into a group, here one for each operand. It plays the semaphore.
+# - `cp.async.wait_group 2`: a **wait**: until at most 2 groups are still under way.
+# - Before the label of the loop is the **prologue**: two stages. In the loop: wait, multiply (`wgmma`), start one stage.
+#   After the loop, an epilogue: `wait_group 0`.
+#
+# So: stages = 1 + stages started in the prologue; and the bytes of one step = instructions in the loop × threads × 16.
+# Now all records, counted:
+
+# %%
+def copies(ptx):
+    """How many instructions start a copy."""
+    return len(re.findall(r"cp\.async\.(?:ca|cg|bulk\.tensor)", ptx))
+
+
+print(f"{'kernel':26}{'lowering':12}{'stages':>6}{'copies':>8}{'shared memory':>15}{'registers':>11}")
+for r in recorded():
+    if r.kernel in ("matmul bfloat16 64×64×32", "add float32 64×64"):
+        print(f"{r.kernel:26}{r.lowering:12}{r.depth:6}{copies(r.ptx):8}{r.shared_memory:15,}{r.registers:11}")
+
+# %% [markdown]
+# The add is the same program for Triton whatever we ask for. For Mosaic GPU, each further stage puts one more copy of
+# each input into the prologue: 2 · depth copies in, and one copy out. Do you have the compiler
+# (`pip install "pallas_lite[gpu]"`; it needs no GPU)? Then this compiles the product here and counts again; otherwise it
+# says what is missing.
+
+# %%
+try:
+    here = product(1024, (64, 64, 32), 3).lower("triton").compile("h200")
+    print(f"compiled here: {copies(here.as_text())} copies, {here.memory_analysis().shared_memory_in_bytes:,} bytes")
+except pl.NotSupportedError as error:
+    print(str(error).partition(" (")[0])
+print(f"recorded:      {copies(shown.ptx)} copies, {shown.shared_memory:,} bytes")
+
+# %% [markdown]
+# ### Exercise 10.5 · Read the copies
+# Here is a product in bf16, yours alone, and its number of stages is not told. Read it off the PTX.
+
+# %%
+mystery = personal("10.5", STUDENT).ptx
+for line in mystery.splitlines():
+    print(line[:76])
+
+# %% exercise="10.5"
+# reading = number of stages, KiB that one step copies, KiB of shared memory
+### BEGIN SOLUTION
+prologue, _, loop = mystery.partition("$L__BB")
+threads = int(re.search(r"\.reqntid (\d+)", mystery)[1])
+kib = copies(loop) * threads * 16 / 1024
+reading = 1 + copies(prologue) // copies(loop), kib, (1 + copies(prologue) // copies(loop)) * kib
+### END SOLUTION
+
+# %% check="10.5"
+check("10.5", reading, student=STUDENT)
+
+# %% [markdown]
+# <details><summary>Hint 1: a nudge</summary>
+# Count the <code>cp.async.cg</code> lines before the first label, and those after it. The commits and waits are not
+# copies.
+# </details>
+# <details><summary>Hint 2: the pattern</summary>
+# The loop starts one stage at each turn, and the prologue all but one. One line is executed by each thread
+# (<code>.reqntid</code>), and moves 0x10 = 16 bytes a thread.
+# </details>
+# <details><summary>Hint 3: almost the answer</summary>
+# stages = 1 + (lines before the loop) / (lines in it). KiB a step = lines in the loop × threads × 16 / 1024. Shared
+# memory = stages × KiB a step.
+# </details>
+
+# %% [markdown]
+# ## One kernel, two lowerings
+#
+# Here is the add, with three stages, as the two compilers leave it. Triton on the left has only loads. Mosaic GPU on the
+# right shows every piece that you know: **barriers** are its semaphores for copies in (a copy `arrive`s with its bytes,
+# `try_wait` is the wait); copies out are counted, as `wait_group` does.
+
+# %%
+def steps_of(ptx, words):
+    """What a program does, in order, in a few words."""
+    lines = [next((short for word, short in words.items() if word in line), None) for line in ptx.splitlines()]
+    found = [line for line in lines if line]
+    return [f"{line} × {n}" if n > 1 else line for line, n in runs(found)]
+
+
+def runs(items):
+    """Equal neighbours counted."""
+    counted = []
+    for item in items:
+        if counted and counted[-1][0] == item:
+            counted[-1][1] += 1
+        else:
+            counted.append([item, 1])
+    return counted
+
+
+words = {"$L__BB": "—", "ld.global": "load", "mbarrier.init": "new barrier", "global.mbarrier": "start copy in",
+         "try_wait": "wait at a barrier", "global.shared::cta": "start copy out", "bulk.wait_group": "wait for a copy out"}
+left, right = (steps_of(records["add float32 64×64", way, 3].ptx, words) for way in ("triton", "mosaic_gpu"))
+print(f"{'Triton':24}Mosaic GPU")
+for i in range(max(len(left), len(right))):
+    print(f"{left[i] if i < len(left) else '':24}{right[i] if i < len(right) else ''}")
+
+# %% [markdown]
+# ## What you take along
+#
+# - On a GPU, parallel axes become CUDA blocks on many SMs, without any order. What must be in order becomes a loop inside
+#   a CUDA block, and its accumulator lives in registers.
+# - An SM's memory is small, so its blocks are small, and it needs more of them on the way: stages.
+# - A stage costs shared memory: in bf16, one block of each operand of the product. 227 KiB is the end.
+# - Triton makes the pipeline itself, for matrix products; with Mosaic GPU it is ours. Either way: a prologue that starts
+#   stages, a loop of wait, compute, start, and an epilogue that waits.
+#
+# You can now take a kernel from a formula down to two machines. Chapter 11 asks for all of it at once: attention.
+
+# %%
+progress()
