@@ -2,27 +2,23 @@
 # # 10 · Down to the GPU
 #
 # The sum of chapter 6: eight arrays, stacked, added up block by block. The innermost axis of the grid goes through the
-# stack, and the block of the result stays in its slot while they are added. On a TPU, one core takes the steps one after
-# the other, and all is well.
-#
-# A GPU has more than a hundred cores, and they take steps *at once*, in any order. `dimension_semantics` tells an axis's
-# nature; let us say "parallel" of all three, as a GPU would like it. The simulator then shuffles the steps.
-# **Predict before you run the cell:** how much of the result will be right?
+# stack, and the block of the result stays in its slot while they are added. Here are the blocks of the result, with the
+# steps that write them. On a TPU, one core takes the steps one after the other, and all is well.
 
 # %%
 import re
 import warnings
+from itertools import groupby, zip_longest
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 
 import pallas_lite as pl
 from autograder import check, personal, progress, recorded
 from pallas_lite import tpu as pltpu
 from pallas_lite.hardware import H100, TPU_V5E
-
-my_guess = None  # such as "half"
 
 
 def total_kernel(x_ref, o_ref):
@@ -41,8 +37,18 @@ def total_of(x, semantics, interpret=False):
                           compiler_params=pltpu.CompilerParams(dimension_semantics=semantics))
 
 
-# %%
 x = jax.random.normal(jax.random.key(0), (8, 128, 192))
+pl.plot_grid(total_of(x, None).trace(x), "o", ax=plt.subplots(figsize=(6, 3.4), layout="constrained")[1])
+plt.show()
+
+# %% [markdown]
+# A GPU has more than a hundred cores, and they take steps *at once*, in any order. `dimension_semantics` says what an
+# axis is like; let us say "parallel" of all three, as a GPU would like it. Told so, and given a seed, the simulator
+# takes the steps in a random order. **Predict before you run the cell:** how much of the result will be right?
+
+# %%
+my_guess = None  # such as "half"
+
 all_parallel = "parallel", "parallel", "parallel"
 shuffled = total_of(x, all_parallel, pl.InterpretParams(random_seed=1))
 with warnings.catch_warnings():
@@ -100,7 +106,7 @@ def running_sum(x_ref, o_ref, sum_ref):  # grid (m // 64,): x and o take (i, 0);
     sum_ref[...] = o_ref[-1:, :]
 
 
-def matmul(x_ref, y_ref, o_ref, sum_ref):  # grid (n // 64, m // 64, k // 64) at (j, i, l): o takes (i, j)
+def matmul(x_ref, y_ref, o_ref, sum_ref):  # grid (n // 64, m // 64, k // 64) at (j, i, t): o takes (i, j)
     @pl.when(pl.program_id(2) == 0)
     def _():
         sum_ref[...] = jnp.zeros_like(sum_ref)
@@ -150,8 +156,8 @@ skeleton(ordered.trace(x).lower("triton").as_text())
 
 # %% [markdown]
 # The grid has two axes left, `x` and `y`. The third has moved *inside*: a plain loop of 8 turns. Its `iter_args` is the
-# block of the sum, handed from turn to turn in **registers**, and stored once, after the loop. (The load after it belongs
-# to that store: Pallas writes a block by swapping.) Nobody zeroes, shares or copies a slot any more.
+# block of the sum, handed from turn to turn in **registers**, and stored once, after the loop. (The load after it
+# belongs to that store: Pallas writes a block by swapping.) No slot of the result is shared any more.
 #
 # You can write it that way from the start: then the kernel says what is sequential, and the grid is parallel all over.
 #
@@ -220,20 +226,55 @@ skeleton(inside.trace(x).lower("triton").as_text())
 #
 # Two slots were enough for a TPU. To keep an HBM busy, α · β bytes must be on their way at any time (Little's law:
 # bytes in flight = latency × bandwidth). **Predict:** how many KiB must *one SM* of an H100 have on the way, if 132 of
-# them share the HBM? And how many stages is that, for two blocks of 64 × 32 in bf16? (α is our assumption for both.)
+# them share the HBM? And how many steps is that, of two blocks of 64 × 32 in bf16? (α is our assumption for both.)
 
 # %%
 SMS = 132  # of an H100 SXM
 step_bytes = 2 * 64 * 32 * 2
 for name, machine, cores in ("a core of a TPU v5e", TPU_V5E, 1), ("an SM of an H100", H100, SMS):
     flight = machine.alpha * machine.beta / cores
-    print(f"{name:20} {flight / 1024:6.1f} KiB on the way, of {machine.sram_bytes / 1024:8,.0f} KiB that a kernel may use")
+    print(f"{name:20} {flight / 1024:6.1f} KiB on the way; a kernel may use {machine.sram_bytes / 1024:6,.0f} KiB")
 print(f"an H100's share in steps of {step_bytes // 1024} KiB: {H100.alpha * H100.beta / SMS / step_bytes:.1f}")
 
 # %% [markdown]
-# The TPU's core has 16 MiB, and a single block of 512 × 512 is enough to fill the line. An SM has 227 KiB, its blocks are
-# small, and so it needs several of them on the way. On a GPU the number of slots is called **stages**, and it is yours
-# to choose: `pl.Buffered(n)`. Who makes the pipeline depends on the compiler:
+# The TPU's core has 16 MiB, and a single block of 512 × 512 is enough to fill the line. An SM has 227 KiB, its blocks
+# are small, and so it needs several of them on the way. On a GPU the number of slots is called **stages**, and it is
+# yours to choose: `pl.Buffered(n)`. Take a product of matrices, and of it what one SM does: one block of the result, 32
+# steps along k, with its share of the machine. **Predict:** from which number of stages on does one more buy nothing?
+
+# %%
+def product(m, n, k, blocks, stages):
+    """x @ y for x: bf16[m, k] and y: bf16[k, n], in blocks (bm, bn, bk), as a trace."""
+    bm, bn, bk = blocks
+    x, y, o = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((m, k), (k, n), (m, n)))
+    x_spec = pl.BlockSpec((bm, bk), lambda j, i, t: (i, t), pl.Buffered(stages))
+    y_spec = pl.BlockSpec((bk, bn), lambda j, i, t: (t, j), pl.Buffered(stages))
+    marks = pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary"))
+    return pl.pallas_call(matmul, o, grid=(n // bn, m // bm, k // bk), in_specs=[x_spec, y_spec],
+                          out_specs=pl.BlockSpec((bm, bn), lambda j, i, t: (i, j)), compiler_params=marks,
+                          scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)]).trace(x, y)
+
+
+sm = H100.with_(name="one SM of an H100", beta=H100.beta / SMS, flops=H100.flops / SMS,
+                matmul_flops=H100.matmul_flops / SMS)
+for stages in range(1, 8):
+    t = product(64, 64, 1024, (64, 64, 32), stages).timeline(sm)
+    print(f"{stages} stages: {t.total * 1e6:5.1f} µs, modelled   {t.bound}-bound")
+
+# %% [markdown]
+# Stage by stage the latency disappears, and then the bandwidth is the end. It agrees with what you computed above: a
+# few steps on the way, and one to compute on. (This is one CUDA block alone on its SM. On a real GPU several share an
+# SM, and hide some of each other's latency.) Two of them, to the same scale:
+
+# %%
+_, axes = plt.subplots(2, figsize=(9, 4.4), layout="constrained")
+for ax, stages in zip(axes, (2, 5), strict=True):
+    t = product(64, 64, 1024, (64, 64, 32), stages).timeline(sm)
+    pl.plot_timeline(t, ax, limit=6e-6, title=f"{stages} stages: {t.total * 1e6:.1f} µs in all, {t.bound}-bound")
+plt.show()
+
+# %% [markdown]
+# Who makes this pipeline depends on the compiler. **Mosaic GPU** is the other one that Pallas talks to:
 #
 # | | Triton | Mosaic GPU |
 # |---|---|---|
@@ -249,27 +290,15 @@ print(f"an H100's share in steps of {step_bytes // 1024} KiB: {H100.alpha * H100
 # 227 KiB of shared memory. **Predict:** at which number of stages is the program refused?
 
 # %%
-def product(n, blocks, stages, dtype=jnp.bfloat16):
-    """x @ y of n × n matrices, in blocks (bm, bn, bk), as a trace."""
-    bm, bn, bk = blocks
-    array, accumulator = jax.ShapeDtypeStruct((n, n), dtype), pltpu.VMEM((bm, bn), jnp.float32)
-    deep = pl.Buffered(stages)
-    return pl.pallas_call(
-        matmul, array, grid=(n // bn, n // bm, n // bk), scratch_shapes=[accumulator],
-        in_specs=[pl.BlockSpec((bm, bk), lambda j, i, k: (i, k), deep), pl.BlockSpec((bk, bn), lambda j, i, k: (k, j), deep)],
-        out_specs=pl.BlockSpec((bm, bn), lambda j, i, k: (i, j)),
-        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary"))).trace(array, array)
-
-
 for stages in 1, 2, 3, 4, 6, 7, 8:
-    program = product(1024, (128, 128, 64), stages).lower("triton")
+    program = product(1024, 1024, 1024, (128, 128, 64), stages).lower("triton")
     parts = program.shared_memory()
     try:
         program.as_text()
         verdict = "fits"
-    except pl.PallasLiteError as error:
-        verdict = str(error).partition("\n")[0]
-    print(f"{stages} stages: {sum(parts.values()) / 1024:5g} KiB {parts}  {verdict}")
+    except pl.PallasLiteError:
+        verdict = "refused"
+    print(f"{stages} stages: {sum(parts.values()) / 1024:3g} KiB   {parts}   {verdict}")
 
 # %% [markdown]
 # For 16-bit operands the rule is simple: **stages × (bytes of a block of x + of y)**. The accumulator is in registers,
@@ -298,9 +327,9 @@ except pl.NotSupportedError as error:
     print(f"Mosaic GPU: {error}")
 
 # %% [markdown]
-# None at all. Triton copies ahead only what its matrix unit will read; everything else it loads straight into registers,
-# and hopes that *other* CUDA blocks on the same SM have work while this one waits. Mosaic GPU does as it is told: it
-# gives each operand its slots, `depth × block`, and 8 bytes for the barrier of each input slot.
+# None at all. Triton copies ahead only what its matrix unit will read; everything else it loads straight into
+# registers, and hopes that *other* CUDA blocks on the same SM have work while this one waits. Mosaic GPU does as it is
+# told: it gives each operand its slots, `depth × block`, and 8 bytes for the barrier of each input slot.
 #
 # ### Exercise 10.3 · The price of a stage
 # Your own numbers: a product in bf16 by Triton, an add in f32 by Triton, and the same add by Mosaic GPU.
@@ -327,8 +356,8 @@ check("10.3", prediction, student=STUDENT)
 # A block of x is bm × bk, one of y is bk × bn, and a bf16 has 2 bytes. Which of the three programs copies ahead at all?
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
-# Triton, product: stages × (block of x + block of y). Triton, elementwise: see the cell above. Mosaic GPU: slots × block
-# for each of <em>three</em> operands, and 8 bytes for each slot of an input.
+# Triton, product: stages × (block of x + block of y). Triton, elementwise: see the cell above. Mosaic GPU: slots ×
+# block for each of <em>three</em> operands, and 8 bytes for each slot of an input.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
 # stages·(bm + bn)·bk·2 / 1024; then 0; then (2·depth + 2)·rows·columns·4 + 8·2·depth.
@@ -364,14 +393,15 @@ check("10.4", deepest)
 # </details>
 
 # %% [markdown]
-# The deepest is seldom the best. An SM has 228 KiB in all, so a block that takes most of it has the SM to itself, and
-# nobody works while it waits. Stages also cost registers: addresses and data of what is on the way.
+# The deepest is seldom the best. An SM has 228 KiB in all, so a CUDA block that takes most of it has the SM to itself,
+# and nobody works while it waits. f32 operands, which pass through registers, take more of these with each stage, too
+# (docs/gpu.md has the table). And the prologue grows: it starts all stages but one before the first step runs.
 #
 # ## What the compiler made of it
 #
 # The program that Triton gets says nothing of copies. You saw the plain loop. The pipeline appears in **PTX**, the
-# assembly of NVIDIA GPUs. Few have the compiler at hand, so this course brings along what it once said, as text: made by
-# `benchmarks/record_ptx.py` for an H200, on a machine without one. Only the lines that copy, wait, load, multiply or
+# assembly of NVIDIA GPUs. Few have the compiler at hand, so this course brings along what it once said, as text: made
+# by `benchmarks/record_ptx.py` for an H200, on a machine without one. Only the lines that copy, wait, load, multiply or
 # branch are kept. **Predict:** how many copies and how many waits will you find for three stages?
 
 # %%
@@ -387,8 +417,8 @@ for line in shown.ptx.splitlines():
 # - `cp.async … 0x10`: a **start**. Each thread copies 16 bytes from HBM to shared memory, and goes on.
 # - `cp.async.commit_group` ties the copies before it into a group, here one for each operand. It plays the semaphore.
 # - `cp.async.wait_group 2`: a **wait**: until at most 2 groups are still under way.
-# - Before the label of the loop is the **prologue**: two stages. In the loop: wait, multiply (`wgmma`), start one stage.
-#   After the loop, an epilogue: `wait_group 0`.
+# - Before the label of the loop is the **prologue**: two stages. In the loop: wait, multiply (`wgmma`), start one
+#   stage. After the loop, an epilogue: `wait_group 0`.
 #
 # So: stages = 1 + stages started in the prologue; and the bytes of one step = instructions in the loop × threads × 16.
 # Now all records, counted:
@@ -406,13 +436,13 @@ for r in recorded():
 
 # %% [markdown]
 # The add is the same program for Triton whatever we ask for. For Mosaic GPU, each further stage puts one more copy of
-# each input into the prologue: 2 · depth copies in, and one copy out. Do you have the compiler
-# (`pip install "pallas_lite[gpu]"`; it needs no GPU)? Then this compiles the product here and counts again; otherwise it
-# says what is missing.
+# each input into the prologue: 2 · depth copies in, and one copy out. Do you have the compiler (`pip install
+# "pallas_lite[gpu]"`; it needs no GPU)? Then this compiles the product here and counts again; otherwise it says what is
+# missing.
 
 # %%
 try:
-    here = product(1024, (64, 64, 32), 3).lower("triton").compile("h200")
+    here = product(1024, 1024, 1024, (64, 64, 32), 3).lower("triton").compile("h200")
     print(f"compiled here: {copies(here.as_text())} copies, {here.memory_analysis().shared_memory_in_bytes:,} bytes")
 except pl.NotSupportedError as error:
     print(str(error).partition(" (")[0])
@@ -456,45 +486,41 @@ check("10.5", reading, student=STUDENT)
 # %% [markdown]
 # ## One kernel, two lowerings
 #
-# Here is the add, with three stages, as the two compilers leave it. Triton on the left has only loads. Mosaic GPU on the
+# Here is the add, with three stages, as the two compilers left it. Triton on the left has only loads. Mosaic GPU on the
 # right shows every piece that you know: **barriers** are its semaphores for copies in (a copy `arrive`s with its bytes,
 # `try_wait` is the wait); copies out are counted, as `wait_group` does.
 
 # %%
-def steps_of(ptx, words):
-    """What a program does, in order, in a few words."""
-    lines = [next((short for word, short in words.items() if word in line), None) for line in ptx.splitlines()]
-    found = [line for line in lines if line]
-    return [f"{line} × {n}" if n > 1 else line for line, n in runs(found)]
+WORDS = {"ld.global": "load", "mbarrier.init": "new barrier", "global.mbarrier": "start a copy in",
+         "try_wait": "wait at a barrier", "global.shared::cta": "start a copy out",
+         "bulk.wait_group": "wait for copies out"}
 
 
-def runs(items):
-    """Equal neighbours counted."""
-    counted = []
-    for item in items:
-        if counted and counted[-1][0] == item:
-            counted[-1][1] += 1
-        else:
-            counted.append([item, 1])
-    return counted
+def in_words(ptx):
+    """What a program does, in order, in a few words; where its loop begins and ends."""
+    lines = ptx.splitlines()
+    labels = [i for i, line in enumerate(lines) if line.startswith("$L__BB")]
+    said = []
+    for i, line in enumerate(lines):
+        said += ["— loop —"] * (i == labels[0]) + ["— end —"] * (i == labels[-1] and i > labels[0])
+        said += [words for part, words in WORDS.items() if part in line]
+    return [f"{words} × {n}" if (n := len(list(same))) > 1 else words for words, same in groupby(said)]
 
 
-words = {"$L__BB": "—", "ld.global": "load", "mbarrier.init": "new barrier", "global.mbarrier": "start copy in",
-         "try_wait": "wait at a barrier", "global.shared::cta": "start copy out", "bulk.wait_group": "wait for a copy out"}
-left, right = (steps_of(records["add float32 64×64", way, 3].ptx, words) for way in ("triton", "mosaic_gpu"))
+left, right = (in_words(records["add float32 64×64", way, 3].ptx) for way in ("triton", "mosaic_gpu"))
 print(f"{'Triton':24}Mosaic GPU")
-for i in range(max(len(left), len(right))):
-    print(f"{left[i] if i < len(left) else '':24}{right[i] if i < len(right) else ''}")
+for a, b in zip_longest(left, right, fillvalue=""):
+    print(f"{a:24}{b}")
 
 # %% [markdown]
 # ## What you take along
 #
-# - On a GPU, parallel axes become CUDA blocks on many SMs, without any order. What must be in order becomes a loop inside
-#   a CUDA block, and its accumulator lives in registers.
+# - On a GPU, parallel axes become CUDA blocks on many SMs, without any order. What must be in order becomes a loop
+#   inside a CUDA block, and its accumulator lives in registers.
 # - An SM's memory is small, so its blocks are small, and it needs more of them on the way: stages.
 # - A stage costs shared memory: in bf16, one block of each operand of the product. 227 KiB is the end.
-# - Triton makes the pipeline itself, for matrix products; with Mosaic GPU it is ours. Either way: a prologue that starts
-#   stages, a loop of wait, compute, start, and an epilogue that waits.
+# - Triton makes the pipeline itself, for matrix products; with Mosaic GPU it is ours. Either way: a prologue that
+#   starts stages, a loop of wait, compute, start, and an epilogue that waits.
 #
 # You can now take a kernel from a formula down to two machines. Chapter 11 asks for all of it at once: attention.
 
