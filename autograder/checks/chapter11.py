@@ -1,0 +1,366 @@
+"""Checks of chapter 11, the capstone. Values are compared with a softmax over all keys, in float64, on uneven scores.
+
+Copies are counted from block indices, times are modelled on this side by tracing the chapter's kernel.
+"""
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import pallas_lite as pl
+from pallas_lite import tpu as pltpu
+from pallas_lite.hardware import TPU_V5E
+
+from ..exercise import Trial, Wrong, exercise
+from ..handle import Handle, KernelCall, kind_of, number, same_array
+from ..inside.personal import personal
+from ..predict import Asked, predict
+from .kernels import by, how_cut, run, schedule_of, sizes
+
+KIB, MIB = 1024, 2**20
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def attend(q, k, v, causal=False) -> np.ndarray:
+    """softmax(q·kᵀ/√d)·v in float64."""
+    q, k, v = (np.asarray(a, np.float64) for a in (q, k, v))
+    scores = q @ k.T / math.sqrt(q.shape[1])
+    return softmax(np.where(np.tri(*scores.shape, dtype=bool), scores, -np.inf) if causal else scores) @ v
+
+
+@exercise("11.1", "Running maximum and sum", points=2)
+def running(answer: Handle, trial: Trial) -> None:
+    for n, low, high in trial.pick(visible=[(1, 0, 1), (2, 0, 1), (3, 60, 99)],
+                                   hidden=[(1, -5, 5), (2, 0, 3), (4, 80, 99), (5, -99, -70), (3, -50, 99)]):
+        blocks = trial.rng.uniform(low, high, (n, 3, 4)).astype(np.float32)
+        m, total = np.full(3, -np.inf, np.float32), np.zeros(3, np.float32)
+        for number_, block in enumerate(blocks):
+            seen = np.concatenate(blocks[:number_ + 1], axis=1).astype(np.float64)
+            case = f"block {number_ + 1} of {n}, 3 rows of 4 scores from {low} to {high}"
+            new = seen.max(axis=1)
+            nudge = ""
+            given = _parts(answer.call(m, total, block), 2, "m and l", case)
+            same_array(given[0], new.astype(np.float32), what="m", case=case,
+                       nudge="m is the largest score of each row so far: of this block and of all before it.")
+            got, want = np.asarray(given[1], np.float64), np.exp(seen - new[:, None]).sum(axis=1)
+            with np.errstate(all="ignore"):
+                block64 = block.astype(np.float64)
+                own = np.exp(block64 - new[:, None]).sum(axis=1)
+                old = np.asarray(total, np.float64)
+                stale = np.exp(block64 - block64.max(axis=1, keepdims=True)).sum(axis=1)
+                plain = np.exp(seen).sum(axis=1)
+            if got.shape == want.shape:
+                known = [(old + own, "The sum so far was taken against the old maximum. By what factor do its terms "
+                                     "change when the maximum is another one?"),
+                         (own, "That is the sum of this block alone. What of the blocks before?"),
+                         (old * np.exp(np.where(np.isinf(m), 0.0, new - m)) + own,
+                          "The factor is exp(m − new), which is at most 1: a larger maximum makes the old terms "
+                          "smaller."),
+                         (np.where(np.isinf(m), 0.0, old * np.exp(np.minimum(m - new, 0))) + stale,
+                          "The block's own terms are taken against the block's maximum. They belong against the new "
+                          "one, which may be an older block's."),
+                         (plain, "No maximum is taken off: with large scores exp overflows.")]
+                nudge = next((says for slip, says in known if np.allclose(got, slip, 1e-4, 1e-6, equal_nan=True)), "")
+                if np.isnan(got).any():
+                    nudge = ("nan comes from inf − inf, or 0 · inf. Before the first block m is −inf and l is 0: "
+                             "exp(−inf − new) is 0, and that is right.")
+            same_array(given[1], want.astype(np.float32), rtol=1e-4, what="l", case=case, nudge=nudge)
+            m, total = (np.asarray(part, np.float32) for part in given)
+
+
+@exercise("11.2", "Rescaling", points=2)
+def update(answer: Handle, trial: Trial) -> None:
+    for n, low, high in trial.pick(visible=[(1, 0, 1), (2, 0, 4), (3, 40, 90)],
+                                   hidden=[(1, -5, 5), (2, 0, 6), (4, 70, 99), (5, -20, 20)]):
+        scores = trial.rng.uniform(low, high, (n, 3, 4)).astype(np.float32)
+        values = trial.rng.normal(size=(n, 4, 5)).astype(np.float32)
+        state = [np.full((3, 1), -np.inf, np.float32), np.zeros((3, 1), np.float32), np.zeros((3, 5), np.float32)]
+        for i in range(n):
+            case = f"block {i + 1} of {n}: 3 rows, 4 keys with scores from {low} to {high}, d = 5"
+            given = _parts(answer.call(*state, scores[i], values[i]), 3, "m, l and acc", case)
+            seen, old = np.concatenate(scores[:i + 1], axis=1).astype(np.float64), state
+            new = seen.max(axis=1, keepdims=True)
+            weights = np.exp(seen - new)
+            same_array(given[0], new.astype(np.float32), what="m", case=case,
+                       nudge="m is the largest score of each row so far, of shape [rows, 1] (keepdims=True).")
+            same_array(given[1], weights.sum(axis=1, keepdims=True).astype(np.float32), rtol=1e-4, what="l", case=case,
+                       nudge="l as in exercise 11.1: the old sum times exp(m − new), and the block's own terms.")
+            want, got = weights @ np.concatenate(values[:i + 1]).astype(np.float64), np.asarray(given[2], np.float64)
+            own = np.exp(scores[i].astype(np.float64) - new) @ values[i]
+            known = [(old[2] + own, "l shrinks when the maximum grows, and acc has to shrink by the same factor."),
+                     (own, "That is this block's part alone: what was in acc is lost."),
+                     (want / weights.sum(axis=1, keepdims=True),
+                      "That is divided by l already. The division waits until all keys have been seen.")]
+            known = [(slip, says) for slip, says in known if got.shape == slip.shape]
+            nudge = next((says for slip, says in known if np.allclose(got, slip, 1e-3, 1e-5)),
+                         "acc is Σ exp(score − m)·value over the keys so far.")
+            same_array(given[2], want.astype(np.float32), rtol=1e-3, atol=1e-4, what="acc", case=case, nudge=nudge)
+            state = [np.asarray(part, np.float32) for part in given]
+
+
+def _parts(given, count: int, names: str, case: str) -> list:
+    if not isinstance(given, (tuple, list)) or len(given) != count:
+        length = f" of length {len(given)}" if isinstance(given, (tuple, list)) else ""
+        raise Wrong(f"Your function should return {names}: {count} arrays.", case=case, got=kind_of(given) + length)
+    return list(given)
+
+
+@exercise("11.3", "The kernel", points=4)
+def attention(answer: Handle, trial: Trial) -> None:
+    for n, d, bq, bk in trial.pick(visible=[(8, 4, 8, 8), (16, 8, 8, 8), (24, 8, 8, 12), (32, 16, 16, 8)],
+                                   hidden=[(16, 4, 16, 8), (24, 8, 12, 8), (40, 8, 8, 10), (36, 16, 12, 6)]):
+        q, k, v = _qkv(trial, n, d)
+        case = f"q, k, v are f32[{n}, {d}], bq = {bq}, bk = {bk}"
+        fit = f"{how_cut('q', (n, d), (bq, d))}; {how_cut('k and v', (n, d), (bk, d))}"
+        did = run(answer, case, fit, q, k, v, bq, bk)
+        call = _attention_call(did, n, d, case)
+        queries, keys = _insist_streams(call, n, d, bq, bk, case)
+        _insist_result(did.result, attend(q, k, v), case, call, _slips(q, k, v, bq, bk))
+        for x in keys:
+            _insist_copies(x, keys, n // bk * (n // bq) if n > bk else 1, case, call)
+        for x in queries:
+            _insist_copies(x, queries, n // bq, case, call)
+
+
+def _qkv(trial: Trial, n: int, d: int):
+    """Scores of very different size, so that the maximum of a row moves from block to block."""
+    q, k, v = (trial.rng.normal(size=(n, d)).astype(np.float32) for _ in range(3))
+    return 3 * q, 2 * k, v
+
+
+def _slips(q, k, v, bq, bk) -> list[tuple[np.ndarray, str]]:
+    """What typical slips give: (the result, what to say of it)."""
+    n, d = q.shape
+    s = q.astype(np.float64) @ k.T.astype(np.float64) / math.sqrt(d)
+    blocks = [slice(t, t + bk) for t in range(0, n, bk)]
+    m = np.full((n, 1), -np.inf)
+    unscaled_acc, unscaled_l = np.zeros((n, d)), np.zeros((n, 1))
+    for b in blocks:
+        new = np.maximum(m, s[:, b].max(axis=1, keepdims=True))
+        w, shrink = np.exp(s[:, b] - new), np.exp(m - new)
+        unscaled_acc = unscaled_acc + w @ v[b]
+        unscaled_l = unscaled_l * shrink + w.sum(axis=1, keepdims=True)
+        m = new
+    each = np.mean([softmax(s[:, b]) @ v[b] for b in blocks], axis=0)
+    total = np.exp(s - s.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True)
+    return [(attend(q * math.sqrt(d), k, v), "The scores are not divided by √d."),
+            (attend(q, k, v) * total, "The result is not divided by l at the end."),
+            (softmax(s[:, blocks[-1]]) @ v[blocks[-1]], "Only the last block of keys is in the result: m, l and acc "
+             "are set up anew at every step, or acc is overwritten."),
+            (unscaled_acc / unscaled_l, "acc is not rescaled when the maximum grows; l is."),
+            (each, "The softmax is taken of each block of keys on its own. Its sum has to run over all blocks.")]
+
+
+def _attention_call(did, n: int, d: int, case: str) -> KernelCall:
+    """The one call that takes q, k and v and gives the result; no other may do a part of the work."""
+    if not did.calls:
+        raise Wrong("Your function made no pallas_call.", case=case,
+                    nudge="Build the call with pl.pallas_call(kernel, …), then call that on q, k and v.")
+    if did.made > 1:
+        raise Wrong(f"Your function made {did.made} pallas_calls; one is to do all.", case=case,
+                    nudge="Scores and weights must not leave the SRAM: the kernel does all three steps on each block.")
+    call = did.calls[0]
+    if [x.shape for x in call.inputs] != [(n, d)] * 3 or [x.shape for x in call.outputs] != [(n, d)]:
+        raise Wrong("The call should take q, k and v and give the result.", case=case,
+                    got=", ".join(f"{x.name}: {list(x.shape)}" for x in (*call.inputs, *call.outputs)),
+                    nudge="m, l and acc are scratch (scratch_shapes), not outputs: nobody needs them afterwards.")
+    return call
+
+
+def _insist_streams(call: KernelCall, n: int, d: int, bq: int, bk: int, case: str):
+    """The operands that go by blocks of queries, and those by blocks of keys."""
+    q, k, v = call.inputs
+    for names, operands, rows in (("queries", (q, *call.outputs), bq), ("keys", (k, v), bk)):
+        for x in operands:
+            if sizes(x) != (rows, d):
+                raise Wrong(f"A block of {x.name} should be {rows} × {d}.", case=case, got=by(sizes(x)),
+                            nudge=f"{x.name} goes by blocks of {names}; every block is as wide as the array.")
+    return (q, *call.outputs), (k, v)
+
+
+def _insist_copies(x, operands, most: int, case: str, call: KernelCall) -> None:
+    if x.copies > most:
+        which = "A block of queries" if len(operands) == 2 and x is operands[0] else f"A block of {x.name}"
+        raise Wrong(f"{x.name} is copied {x.copies} times; {most} are enough.", case=case, schedule=schedule_of(call),
+                    nudge=f"{which} should stay while what it is needed for goes on: which axis of the grid is the "
+                          "inner one?")
+
+
+def _insist_result(result, expected: np.ndarray, case: str, call: KernelCall, slips=()) -> None:
+    schedule = schedule_of(call)
+    if schedule is not None and (hazards := pl.verify(schedule)):
+        raise Wrong("The result depends on a hazard.", case=case, schedule=schedule, hazard=hazards,
+                    nudge=hazards[0].mend)
+    nudge = ""
+    if isinstance(result, np.ndarray) and result.shape == expected.shape:
+        nudge = next((says for wrong, says in slips if np.allclose(result, wrong, 1e-3, 1e-4)), "")
+        if not nudge and np.isnan(result).any():
+            nudge = ("nan: something is read before it was set up (l = 0, acc = 0, m = −inf at the first inner step), "
+                     "or a row has no key at all so far (inf − inf).")
+    same_array(result, expected.astype(np.float32), rtol=1e-3, atol=1e-4, case=case, schedule=schedule,
+               nudge=nudge or "Go through one row by hand: what do m, l and acc hold after the first block of keys, "
+                              "and after the second?")
+
+
+@predict("11.4", "What is left to move", points=2,
+         show=lambda p: f"n = {p.n}, d = {p.d}, bq = {p.bq}, bk = {p.bk}, 2 bytes a number")
+def traffic(p) -> list[Asked]:
+    a, times, other = p.n * p.d * 2 / MIB, p.n // p.bq, p.n // p.bk
+    return [
+        Asked("The traffic", "MiB", 2 * a + 2 * a * times, [
+            ("each array is moved once", 4 * a, "k and v come by once for each block of queries."),
+            ("the scores are moved, too", 4 * a + 2 * p.n * p.n * 2 / MIB,
+             "Scores and weights never leave the SRAM: that is what the one kernel is for."),
+            ("the keys' blocks decide", 2 * a + 2 * a * other,
+             "n/bk is how many blocks of keys there are. How often are all of them needed?"),
+            ("everything is copied at each step of the outer axis", 4 * a * times,
+             "A block of queries, and its block of the result, stay for a whole row of steps."),
+            ("k only", 2 * a + a * times, "k and v both stream by."),
+            ("the result needs no copy", a + 2 * a * times, "q comes in, and the result goes out."),
+            ("numbers are bytes", a + a * times, "A bf16 has 2 bytes."),
+            ("f32", 4 * a + 4 * a * times, "bf16 has 2 bytes, not 4.")], 0.001),
+        Asked("The ratio", "", (1 + times) / 2, [
+            ("the blocks of queries", times, "q and the result are moved only once: they pull the mean down."),
+            ("over one array", 2 + 2 * times, "There are four arrays to compare with, not one."),
+            ("over q and k and v", (2 + 2 * times) / 3, "The result is one of the four arrays.")], 0.001),
+    ]
+
+
+def _attention_kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
+    """The chapter's own kernel: its modelled time is what a choice of blocks is judged by."""
+    @pl.when(pl.program_id(1) == 0)
+    def _():
+        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+        l_ref[...] = jnp.zeros_like(l_ref)
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    scores = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32) / math.sqrt(q_ref.shape[1])
+    new = jnp.maximum(m_ref[...], scores.max(axis=1, keepdims=True))
+    weights, shrink = jnp.exp(scores - new), jnp.exp(m_ref[...] - new)
+    values = jnp.dot(weights.astype(v_ref.dtype), v_ref[...], preferred_element_type=jnp.float32)
+    m_ref[...] = new
+    l_ref[...] = shrink * l_ref[...] + weights.sum(axis=1, keepdims=True)
+    acc_ref[...] = shrink * acc_ref[...] + values
+
+    @pl.when(pl.program_id(1) == pl.num_programs(1) - 1)
+    def _():
+        o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
+
+
+@functools.cache
+def cost(n: int, d: int, bq: int, bk: int, depth: int) -> tuple[float, float]:
+    """KiB of SRAM with one block of scores, and modelled µs on TPU v5e, of attention in bf16 in these blocks."""
+    array = jax.ShapeDtypeStruct((n, d), jnp.bfloat16)
+    queries = pl.BlockSpec((bq, d), lambda i, j: (i, 0))
+    keys = pl.BlockSpec((bk, d), lambda i, j: (j, 0), pipeline_mode=pl.Buffered(depth))
+    scratch = [pltpu.VMEM((bq, width), jnp.float32) for width in (1, 1, d)]
+    trace = pl.pallas_call(_attention_kernel, array, grid=(n // bq, n // bk), in_specs=[queries, keys, keys],
+                           out_specs=queries, scratch_shapes=scratch).trace(array, array, array)
+    return (trace.schedule.sram_bytes + 4 * bq * bk) / KIB, trace.timeline(TPU_V5E).total * 1e6
+
+
+@exercise("11.5", "Choose the blocks", points=3)
+def blocks(answer: Handle, trial: Trial) -> None:
+    p = personal("11.5", trial.student)
+    case = f"n = {p.n}, d = {p.d}, {p.sram_kib} KiB, target {p.target_us:g} µs"
+    given = answer.value()
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        given = given.tolist()
+    if not isinstance(given, (tuple, list)) or len(given) != 3:
+        raise Wrong("`blocks` should hold three numbers: bq, bk and the depth.", case=case, got=kind_of(given))
+    bq, bk, depth = (number(x, what) for x, what in zip(given, ("bq", "bk", "The depth"), strict=True))
+    for what, block in (("bq", bq), ("bk", bk)):
+        if block < 8 or block != int(block) or p.n % int(block) or (p.n // bq) * (p.n // bk) > 70_000:
+            raise Wrong(f"{what} should be a whole number that divides n, and not tiny.", case=case, got=f"{block:g}",
+                        nudge="Powers of two from 128 on are a good start.")
+    if depth not in range(1, 9):
+        raise Wrong("The depth should be a whole number from 1 to 8.", case=case, got=f"{depth:g}")
+    kib, micros = cost(p.n, p.d, int(bq), int(bk), int(depth))
+    got = f"bq = {bq:g}, bk = {bk:g}, depth {depth:g}: {kib:,.0f} KiB, {micros:.1f} µs"
+    if kib > p.sram_kib:
+        scores = 4 * bq * bk / KIB
+        most = "the block of scores" if scores > kib / 2 else "the slots and the scratch"
+        raise Wrong(f"That needs {kib:,.0f} KiB of SRAM; {p.sram_kib} are left.", case=case, got=got,
+                    nudge=f"Most of it goes into {most}. bq and bk both make the block of scores larger; the depth "
+                          "does not.")
+    if micros > p.target_us * (1 + 1e-9):
+        wins = {"a larger bq": (2 * bq, bk, depth), "a larger bk": (bq, 2 * bk, depth),
+                "more depth": (bq, bk, depth + 1)}
+        room = [name for name, (a, b, c) in wins.items() if p.n % int(a) == 0 and p.n % int(b) == 0 and c <= 8
+                and cost(p.n, p.d, int(a), int(b), int(c))[0] <= p.sram_kib]
+        raise Wrong("That fits, and is too slow.", case=case, got=got, expected=f"at most {p.target_us:g} µs",
+                    nudge=f"There is room for {' or '.join(room)}." if room else
+                    "It fills the SRAM with the wrong things. What falls with bq, with bk, and with the depth?")
+
+
+@exercise("11.6", "Causal, without the copies", points=4)
+def causal(answer: Handle, trial: Trial) -> None:
+    for n, d, b in trial.pick(visible=[(16, 4, 8), (24, 8, 8), (32, 8, 8)],
+                              hidden=[(16, 8, 8), (36, 4, 12), (40, 8, 8), (48, 16, 16)]):
+        q, k, v = _qkv(trial, n, d)
+        blocks = n // b
+        case = f"q, k, v are f32[{n}, {d}], b = {b}: {blocks} block{'s' * (blocks > 1)} of queries and of keys"
+        did = run(answer, case, how_cut("q, k and v", (n, d), (b, d)), q, k, v, b)
+        call = _attention_call(did, n, d, case)
+        queries, keys = _insist_streams(call, n, d, b, b, case)
+        _insist_result(did.result, attend(q, k, v, causal=True), case, call, _causal_slips(q, k, v, b))
+        for x in keys:
+            # Block i of the queries needs 0 to i; the last of a row may stay for the next one.
+            for step, (of_q, of_k) in enumerate(zip(call.inputs[0].blocks, x.blocks, strict=True)):
+                if of_k[0] > of_q[0]:
+                    raise Wrong(f"Step {step} copies {x.name}[{of_k[0]}, 0] for block {of_q[0]} of the queries, which "
+                                "may not look at it.", case=case, schedule=schedule_of(call),
+                                nudge="The kernel cannot call off a copy. Let the index map stop: which block of keys "
+                                      "is the last that block i of the queries needs?")
+            most = blocks * (blocks + 1) // 2
+            if x.copies > most:
+                raise Wrong(f"{x.name} is copied {x.copies} times; {most} are enough.", case=case,
+                            schedule=schedule_of(call), nudge="In the steps that need nothing new, the index must stay "
+                            "the same as in the step before.")
+
+
+def _causal_slips(q, k, v, b) -> list[tuple[np.ndarray, str]]:
+    n, d = q.shape
+    place = np.arange(n)
+    s = q.astype(np.float64) @ k.T.astype(np.float64) / math.sqrt(d)
+
+    def masked(keep):
+        with np.errstate(all="ignore"):
+            return softmax(np.where(keep, s, -np.inf)) @ v
+    whole_blocks = place[None, :] // b <= place[:, None] // b
+    before = place[None, :] < place[:, None]
+    return [(attend(q, k, v), "Nothing is masked: a query looks at keys behind its own place."),
+            (masked(whole_blocks), "Only whole blocks are masked. On the diagonal block, some keys are allowed and "
+                                   "some are not."),
+            (masked(before | (place[None, :] == 0) & (place[:, None] == 0)),
+             "A query may look at its own place: key ≤ query, not <."),
+            (masked(place[None, :] >= place[:, None]), "The mask is the wrong way round: key t counts for query s if "
+                                                       "t ≤ s.")]
+
+
+@predict("11.7", "When is the network free?", points=2,
+         show=lambda p: f"{p.keys} keys, d = {p.d}, {p.gb_per_s} GB/s, α = {p.alpha_us} µs, {p.tflops}·10¹² op/s")
+def ring(p) -> list[Asked]:
+    beta, flops = p.gb_per_s * 1e9, p.tflops * 1e12
+    size, work = 4 * p.keys * p.d, 4 * p.keys * p.d  # bytes of keys and values; operations of one query with them
+    hop = p.alpha_us * 1e-6 + size / beta
+    return [
+        Asked("A hop", "µs", hop * 1e6, [
+            ("latency is nothing", size / beta * 1e6, "What leaves the port arrives α later."),
+            ("keys only", (p.alpha_us * 1e-6 + size / 2 / beta) * 1e6, "The values travel with the keys."),
+            ("f32", (p.alpha_us * 1e-6 + 2 * size / beta) * 1e6, "bf16 has 2 bytes, not 4."),
+            ("latency only", float(p.alpha_us), "The bytes take their time, too: bytes/β.")], 0.01),
+        Asked("The number of queries", "queries", float(math.ceil(hop * flops / work)), [
+            ("an add and a multiply are one operation", float(math.ceil(2 * hop * flops / work)),
+             "A multiply and an add are two operations."),
+            ("scores only", float(math.ceil(2 * hop * flops / work)), "A multiply and an add are two operations."),
+            ("latency is nothing", float(math.ceil(size / beta * flops / work)),
+             "A hop takes α longer than its bytes: that has to be hidden, too.")], 0.01,
+            nudge="One query with all keys and values makes 4·keys·d operations. How many queries make as many as the "
+                  "matrix unit does during a hop?")]

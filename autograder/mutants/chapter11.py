@@ -1,0 +1,313 @@
+"""Planted answers of chapter 11: wrong ones with a word of the message that they must get, and right ones by style."""
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import pallas_lite as pl
+from autograder import personal
+from pallas_lite import tpu as pltpu
+
+
+def running(m, total, block):
+    new = np.maximum(m, block.max(axis=1))
+    return new, total * np.exp(m - new) + np.exp(block - new[:, None]).sum(axis=1)
+
+
+def running_without_rescaling(m, total, block):
+    new = np.maximum(m, block.max(axis=1))
+    return new, total + np.exp(block - new[:, None]).sum(axis=1)
+
+
+def running_of_this_block(m, total, block):
+    new = np.maximum(m, block.max(axis=1))
+    return new, np.exp(block - new[:, None]).sum(axis=1)
+
+
+def running_grows(m, total, block):
+    new = np.maximum(m, block.max(axis=1))
+    factor = np.where(np.isinf(m), 0, np.exp(new - m))
+    return new, total * factor + np.exp(block - new[:, None]).sum(axis=1)
+
+
+def running_over_rows(m, total, block):
+    new = np.maximum(m, block.max())
+    return new, total * np.exp(m - new) + np.exp(block - new[:, None]).sum(axis=1)
+
+
+def running_against_the_block(m, total, block):
+    own = block.max(axis=1)
+    new = np.maximum(m, own)
+    return new, total * np.exp(m - new) + np.exp(block - own[:, None]).sum(axis=1)
+
+
+def running_forgets_the_maximum(m, total, block):
+    new = block.max(axis=1)
+    return new, total * np.exp(np.where(np.isinf(m), 0, m - new)) + np.exp(block - new[:, None]).sum(axis=1)
+
+
+def running_in_jax(m, total, block):
+    new = jnp.max(jnp.concatenate([m[:, None], block], axis=1), axis=1)
+    return new, jnp.exp(m - new) * total + jnp.exp(block - new[:, None]).sum(1)
+
+
+def update(m, total, acc, block, values):
+    new = jnp.maximum(m, block.max(axis=1, keepdims=True))
+    weights, shrink = jnp.exp(block - new), jnp.exp(m - new)
+    return new, total * shrink + weights.sum(axis=1, keepdims=True), acc * shrink + weights @ values
+
+
+def updated(change):
+    """`update` with its result changed: change(m, l, acc of before, of after, own part of acc)."""
+    def made(m, total, acc, block, values):
+        new, new_total, new_acc = update(m, total, acc, block, values)
+        return change((m, total, acc), (new, new_total, new_acc), jnp.exp(block - new) @ values)
+    return made
+
+
+def update_in_numpy(m, total, acc, block, values):
+    new = np.maximum(m, np.max(block, axis=1)[:, None])
+    weights = np.exp(block - new)
+    return [new, np.exp(m - new) * total + np.sum(weights, 1, keepdims=True), np.exp(m - new) * acc + weights @ values]
+
+
+def make_attention(*, scale=True, init="first", divide=True, rescale=True, each=False, order="ij", out="last"):
+    """Attention with one part replaced."""
+    def attention(q, k, v, bq, bk):
+        n, d = q.shape
+        inner = 1 if order == "ij" else 0
+
+        def kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
+            first = pl.program_id(inner) == 0 if init == "first" else pl.program_id(inner) >= 0
+
+            def start():
+                m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+                l_ref[...] = jnp.zeros_like(l_ref)
+                acc_ref[...] = jnp.zeros_like(acc_ref)
+            if init == "never":
+                pass
+            elif init == "whole call":
+                pl.when((pl.program_id(0) == 0) & (pl.program_id(1) == 0))(start)
+            else:
+                pl.when(first)(start)
+            s = jnp.dot(q_ref[...], k_ref[...].T) / (math.sqrt(d) if scale else 1)
+            new = jnp.maximum(m_ref[...], s.max(axis=1, keepdims=True))
+            w, shrink = jnp.exp(s - new), jnp.exp(m_ref[...] - new)
+            if each:
+                acc_ref[...] += jax.nn.softmax(s, axis=1) @ v_ref[...] / (n // bk)
+                l_ref[...] = jnp.ones_like(l_ref)
+            else:
+                acc_ref[...] = acc_ref[...] * (shrink if rescale else 1) + w @ v_ref[...]
+                l_ref[...] = l_ref[...] * shrink + w.sum(axis=1, keepdims=True)
+            m_ref[...] = new
+
+            @pl.when(pl.program_id(inner) == (n // bk - 1 if out == "last" else 0))
+            def _():
+                o_ref[...] = acc_ref[...] / l_ref[...] if divide else acc_ref[...]
+        of = {"ij": (lambda i, j: (i, 0), lambda i, j: (j, 0)), "ji": (lambda j, i: (i, 0), lambda j, i: (j, 0))}[order]
+        queries, keys = pl.BlockSpec((bq, d), of[0]), pl.BlockSpec((bk, d), of[1])
+        grid = (n // bq, n // bk) if order == "ij" else (n // bk, n // bq)
+        scratch = [pltpu.VMEM((bq, w), jnp.float32) for w in (1, 1, d)]
+        return pl.pallas_call(kernel, q, grid=grid, in_specs=[queries, keys, keys], out_specs=queries,
+                              scratch_shapes=scratch)(q, k, v)
+    return attention
+
+
+def plain_attention(q, k, v, *_):
+    return jax.nn.softmax(q @ k.T / math.sqrt(q.shape[1]), axis=1) @ v
+
+
+def whole_attention(q, k, v, bq, bk):
+    def kernel(q_ref, k_ref, v_ref, o_ref):
+        o_ref[...] = plain_attention(q_ref[...], k_ref[...], v_ref[...])
+    return pl.pallas_call(kernel, q)(q, k, v)
+
+
+def keys_in_one_block(q, k, v, bq, bk):
+    n, d = q.shape
+
+    def kernel(q_ref, k_ref, v_ref, o_ref):
+        o_ref[...] = plain_attention(q_ref[...], k_ref[...], v_ref[...])
+    queries, keys = pl.BlockSpec((bq, d), lambda i: (i, 0)), pl.BlockSpec((n, d), lambda i: (0, 0))
+    return pl.pallas_call(kernel, q, grid=(n // bq,), in_specs=[queries, keys, keys], out_specs=queries)(q, k, v)
+
+
+def two_calls(q, k, v, bq, bk):
+    def double(x_ref, o_ref):
+        o_ref[...] = x_ref[...] / math.sqrt(q.shape[1])
+    q = pl.pallas_call(double, q)(q)
+    return make_attention(scale=False)(q, k, v, bq, bk)
+
+
+def attention_in_the_output(q, k, v, bq, bk):
+    """acc lives in the output block, m and l in one scratch buffer; the sum is kept as a logarithm."""
+    n, d = q.shape
+
+    def kernel(q_ref, k_ref, v_ref, o_ref, top_ref, log_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def _():
+            o_ref[...] = jnp.zeros_like(o_ref)
+            log_ref[...] = jnp.full_like(log_ref, -1e30)
+            top_ref[...] = jnp.zeros_like(top_ref)
+        s = q_ref[...] @ k_ref[...].T / math.sqrt(d)
+        here = jax.nn.logsumexp(s, axis=1, keepdims=True)
+        both = jnp.logaddexp(log_ref[...], here)
+        o_ref[...] = o_ref[...] * jnp.exp(log_ref[...] - both) + jnp.exp(s - both) @ v_ref[...]
+        log_ref[...] = both
+    queries, keys = pl.BlockSpec((bq, d), lambda i, j: (i, 0)), pl.BlockSpec((bk, d), lambda i, j: (j, 0))
+    scratch = {"top_ref": pltpu.VMEM((1, 1), jnp.float32), "log_ref": pltpu.VMEM((bq, 1), jnp.float32)}
+    return pl.pallas_call(kernel, q, grid=(n // bq, n // bk), in_specs=[queries, keys, keys], out_specs=queries,
+                          scratch_shapes=scratch)(q, k, v)
+
+
+def make_causal(*, map_of_keys=lambda i, j: (jnp.minimum(i, j), 0), keep=lambda key, query: key <= query, at_end=False,
+                skip=True):
+    """Causal attention with one part replaced."""
+    def causal(q, k, v, b):
+        n, d = q.shape
+
+        def kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
+            i, j = pl.program_id(0), pl.program_id(1)
+
+            @pl.when(j == 0)
+            def _():
+                m_ref[...] = jnp.full_like(m_ref, -1e30)
+                l_ref[...] = jnp.zeros_like(l_ref)
+                acc_ref[...] = jnp.zeros_like(acc_ref)
+
+            @pl.when((j <= i) if skip else (j >= 0))
+            def _():
+                s = jnp.dot(q_ref[...], k_ref[...].T) / math.sqrt(d)
+                query = i * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 0)
+                key = j * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 1)
+                allowed = keep(key, query)
+                s = jnp.where(allowed, s, -1e30)
+                new = jnp.maximum(m_ref[...], s.max(axis=1, keepdims=True))
+                w, shrink = jnp.where(allowed, jnp.exp(s - new), 0), jnp.exp(m_ref[...] - new)
+                m_ref[...] = new
+                l_ref[...] = l_ref[...] * shrink + w.sum(axis=1, keepdims=True)
+                acc_ref[...] = acc_ref[...] * shrink + w @ v_ref[...]
+
+            @pl.when(j == (pl.num_programs(1) - 1 if at_end else i))
+            def _():
+                o_ref[...] = acc_ref[...] / l_ref[...]
+        queries, keys = pl.BlockSpec((b, d), lambda i, j: (i, 0)), pl.BlockSpec((b, d), map_of_keys)
+        scratch = [pltpu.VMEM((b, w), jnp.float32) for w in (1, 1, d)]
+        return pl.pallas_call(kernel, q, grid=(n // b, n // b), in_specs=[queries, keys, keys], out_specs=queries,
+                              scratch_shapes=scratch)(q, k, v)
+    return causal
+
+
+def by_the_block(key, query):
+    return key // 8 <= query // 8
+
+
+def triangle_walked_flat(q, k, v, b):
+    """Only the steps that are needed: a grid of n(n+1)/2 steps, its row found from the step's number by a table."""
+    n, d = q.shape
+    pairs = np.array([(i, j) for i in range(n // b) for j in range(i + 1)], np.int32)
+    rows, columns = jnp.asarray(pairs[:, 0]), jnp.asarray(pairs[:, 1])
+
+    def kernel(rows_ref, columns_ref, q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
+        t = pl.program_id(0)
+        i, j = rows_ref[t], columns_ref[t]
+
+        @pl.when(j == 0)
+        def _():
+            m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+            l_ref[...] = jnp.zeros_like(l_ref)
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+        s = jnp.dot(q_ref[...], k_ref[...].T) / math.sqrt(d)
+        query = i * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 0)
+        key = j * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 1)
+        s = jnp.where(key <= query, s, -jnp.inf)
+        new = jnp.maximum(m_ref[...], s.max(axis=1, keepdims=True))
+        w, shrink = jnp.exp(s - new), jnp.exp(m_ref[...] - new)
+        m_ref[...], l_ref[...] = new, l_ref[...] * shrink + w.sum(axis=1, keepdims=True)
+        acc_ref[...] = acc_ref[...] * shrink + w @ v_ref[...]
+
+        @pl.when(j == i)
+        def _():
+            o_ref[...] = acc_ref[...] / l_ref[...]
+    queries = pl.BlockSpec((b, d), lambda t, rows, columns: (rows[t], 0))
+    keys = pl.BlockSpec((b, d), lambda t, rows, columns: (columns[t], 0))
+    spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=2, grid=(len(pairs),), in_specs=[queries, keys, keys],
+                                        out_specs=queries,
+                                        scratch_shapes=[pltpu.VMEM((b, w), jnp.float32) for w in (1, 1, d)])
+    return pl.pallas_call(kernel, q, grid_spec=spec)(rows, columns, q, k, v)
+
+
+TASK = personal("11.5")
+GOOD = {(64, 768): (256, 256, 4), (128, 1024): (256, 128, 4), (128, 1536): (512, 128, 4), (64, 1536): (512, 256, 4)}[
+    TASK.d, TASK.sram_kib]
+
+WRONG = {
+    "11.1": [
+        ("a sum only grows", running_without_rescaling, "By what factor"),
+        ("the block is all there is", running_of_this_block, "blocks before"),
+        ("the factor is the other way round", running_grows, "at most 1"),
+        ("one maximum for all rows", running_over_rows, "of each row"),
+        ("each block has its own maximum", running_against_the_block, "against the block's maximum"),
+        ("the maximum of the last block will do", running_forgets_the_maximum, "all before it"),
+        ("only the sum is asked for", lambda m, total, block: running(m, total, block)[1], "m and l"),
+    ],
+    "11.2": [
+        ("acc needs no correction", updated(lambda old, new, own: (*new[:2], old[2] + own)), "by the same factor"),
+        ("acc is this block's", updated(lambda old, new, own: (*new[:2], own)), "is lost"),
+        ("divide as you go", updated(lambda old, new, own: (*new[:2], new[2] / new[1])), "waits until all keys"),
+        ("m is a row", updated(lambda old, new, own: (new[0][:, 0], *new[1:])), "keepdims"),
+        ("l needs no correction", updated(lambda old, new, own: (new[0], old[1] + new[1], new[2])),
+         "as in exercise 11.1"),
+        ("m and l suffice", updated(lambda old, new, own: new[:2]), "m, l and acc"),
+    ],
+    "11.3": [
+        ("the result is what counts", plain_attention, "no pallas_call"),
+        ("one block is a pipeline", whole_attention, "lock of"),
+        ("all keys at once", keys_in_one_block, "goes by blocks of keys"),
+        ("two kernels are as good as one", two_calls, "one is to do all"),
+        ("the scores are the dot products", make_attention(scale=False), "divided by √d"),
+        ("acc is the result", make_attention(divide=False), "not divided by l"),
+        ("scratch starts as zero", make_attention(init="never"), "set up"),
+        ("set up at every step", make_attention(init="every"), "Only the last block"),
+        ("set up once for the whole call", make_attention(init="whole call"), "by hand"),
+        ("only l is rescaled", make_attention(rescale=False), "acc is not rescaled"),
+        ("a mean of softmaxes is a softmax", make_attention(each=True), "on its own"),
+        ("the order of the axes does not matter", make_attention(order="ji"), ""),
+        ("the first block already has the result", make_attention(out="first"), "by hand"),
+    ],
+    "11.4": [("one number answers all", 12, "2 answers in a row")],
+    "11.5": [
+        ("the smallest blocks are the safest", (128, 128, 2), "too slow"),
+        ("as large as it goes", (1024, 1024, 2), "block of scores"),
+        ("depth is free", (1024, 512, 8), "KiB of SRAM"),
+        ("one slot saves room", (GOOD[0], GOOD[1], 1), "more depth"),
+        ("any block size divides", (100, 128, 2), "divides n"),
+        ("two numbers are enough", (256, 256), "three numbers"),
+        ("the whole array is a block", (TASK.n, TASK.n, 1), "KiB of SRAM"),
+    ],
+    "11.6": [
+        ("the kernel calls the copies off", make_causal(map_of_keys=lambda i, j: (j, 0)), "cannot call off"),
+        ("nothing is masked", make_causal(keep=lambda key, query: key >= 0, skip=False,
+                                          map_of_keys=lambda i, j: (j, 0), at_end=True), "Nothing is masked"),
+        ("whole blocks are enough", make_causal(keep=by_the_block), "diagonal block"),
+        ("a query does not see itself", make_causal(keep=lambda key, query: (key < query) | (key + query == 0)),
+         "key ≤ query"),
+        ("the mask looks forward", make_causal(keep=lambda key, query: key >= query, skip=False,
+                                               map_of_keys=lambda i, j: (j, 0), at_end=True), "wrong way round"),
+        ("back to block 0 when there is nothing to do", make_causal(
+            map_of_keys=lambda i, j: (jnp.where(j <= i, j, j % 2), 0)), ""),
+        ("in plain jnp", lambda q, k, v, b: jax.nn.softmax(jnp.where(
+            jnp.tri(q.shape[0], dtype=bool), q @ k.T / math.sqrt(q.shape[1]), -jnp.inf), axis=1) @ v, "no pallas_call"),
+    ],
+    "11.7": [("one number answers all", 12, "2 answers in a row")],
+}
+RIGHT = {
+    "11.1": [("in NumPy", running), ("in JAX, by one maximum", running_in_jax)],
+    "11.2": [("in JAX", update), ("in NumPy, as a list", update_in_numpy)],
+    "11.3": [("three scratch buffers", make_attention()),
+             ("acc in the output, a logarithm for m and l", attention_in_the_output)],
+    "11.5": [("tried out", GOOD), ("as an array", np.array(GOOD))],
+    "11.6": [("the index stops", make_causal()), ("written at the last step", make_causal(at_end=True)),
+             ("no step in vain, by prefetched tables", triangle_walked_flat)],
+}

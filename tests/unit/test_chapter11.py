@@ -1,0 +1,31 @@
+"""Chapter 11's targets can be met, by blocks that one has to look for; its model of the kernel is the notebook's."""
+import re
+from pathlib import Path
+
+import pytest
+
+from autograder.checks.chapter11 import cost
+from autograder.inside.draws.chapter11 import TASKS
+
+SOURCE = Path(__file__).parents[2] / "solutions" / "unit4" / "11_attention.py"
+CHOICES = [(bq, bk, depth) for bq in (128, 256, 512) for bk in (128, 256, 512) for depth in (2, 3, 4)]
+
+
+@pytest.mark.parametrize("n, d, kib, target", [t for t in TASKS if t[0] <= 4096])
+def test_a_target_is_met_by_few_of_the_blocks_that_fit_and_not_with_two_slots(n, d, kib, target):
+    times = {c: cost(n, d, *c) for c in CHOICES}
+    fit = {c: time for c, (need, time) in times.items() if need <= kib}
+    good = [c for c, time in fit.items() if time <= target]
+    assert 1 <= len(good) <= 3 and len(fit) > len(good)
+    assert min(fit.values()) >= 0.9 * target
+    assert all(depth > 2 for *_, depth in good)
+
+
+def test_the_check_models_the_kernel_that_the_page_shows():
+    page = SOURCE.read_text(encoding="utf-8")
+    check = (SOURCE.parents[2] / "autograder" / "checks" / "chapter11.py").read_text(encoding="utf-8")
+
+    def sums(text):
+        body = text[text.index("attention_kernel(q_ref"):]
+        return re.findall(r"^    (?:scores|new|weights, shrink|values|m_ref|l_ref|acc_ref).*=.*$", body, re.MULTILINE)[:7]
+    assert len(sums(page)) == 7 and sums(page) == sums(check)
