@@ -24,6 +24,10 @@ from pallas_lite.hardware import TOY, TPU_V5E
 MiB, N, D = 2**20, 4096, 128
 
 
+def array(rows, columns, dtype=jnp.bfloat16):
+    return jax.ShapeDtypeStruct((rows, columns), dtype)  # .trace needs shapes only
+
+# %%
 def scores_kernel(q_ref, k_ref, s_ref):
     s_ref[...] = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32) / math.sqrt(D)
 
@@ -34,10 +38,6 @@ def softmax_kernel(s_ref, p_ref):
 
 def product_kernel(p_ref, v_ref, o_ref):
     o_ref[...] = jnp.dot(p_ref[...], v_ref[...], preferred_element_type=jnp.float32).astype(o_ref.dtype)
-
-
-def array(rows, columns, dtype=jnp.bfloat16):
-    return jax.ShapeDtypeStruct((rows, columns), dtype)  # .trace needs shapes only
 
 
 tile, rows, all_rows = (pl.BlockSpec(shape, where) for shape, where in (
@@ -493,7 +493,7 @@ print(call.lower("tpu").summary())
 # %%
 program = call.lower("triton")
 text = program.as_text()
-print(f"GPU: {text.count('tt.dot ')} products for the tensor cores in {text.count('scf.for')} loop over the blocks of keys")
+print(f"GPU: {text.count('tt.dot ')} products for the tensor cores, in {text.count('scf.for')} loop over the keys")
 print("shared memory by operand, in bytes:", program.shared_memory())
 print(*[line.strip()[:110] for line in text.splitlines() if "tt.get_program_id" in line or "scf.for" in line], sep="\n")
 

@@ -27,5 +27,6 @@ def test_the_check_models_the_kernel_that_the_page_shows():
 
     def sums(text):
         body = text[text.index("attention_kernel(q_ref"):]
-        return re.findall(r"^    (?:scores|new|weights, shrink|values|m_ref|l_ref|acc_ref).*=.*$", body, re.MULTILINE)[:7]
+        line = r"^    (?:scores|new|weights, shrink|values|m_ref|l_ref|acc_ref).*=.*$"
+        return re.findall(line, body, re.MULTILINE)[:7]
     assert len(sums(page)) == 7 and sums(page) == sums(check)
