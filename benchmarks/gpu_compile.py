@@ -20,7 +20,13 @@ def rows():
             a = shape(1024, 1024, dtype=dtype)
             yield (f"matmul {dtype.__name__} {blocks[0]}×{blocks[1]}×{blocks[2]}", "triton",
                    lambda depth, a=a, b=blocks: matmul(1024, b, depth, a.dtype).trace(a, a))
+    f32 = shape(1024, 1024)
     x, xs, loop = shape(512, 512), shape(8, 256, 256), ("parallel", "arbitrary")
+    a = shape(1024, 1024, dtype=jnp.bfloat16)
+    yield ("matmul bfloat16 128×128×64", "mosaic_gpu",
+           lambda depth: matmul(1024, (128, 128, 64), depth, a.dtype).trace(a, a))
+    yield ("matmul float32 128×128×32, y.T", "mosaic_gpu",
+           lambda depth: matmul(1024, (128, 128, 32), depth, transposed=True).trace(f32, f32))
     for platform in ("triton", "mosaic_gpu"):
         yield "add 64×64, a loop over columns", platform, lambda depth: add(512, 64, depth, loop).trace(x, x)
         yield "sum of 8, 64×64", platform, lambda depth: total(8, 256, 64, depth).trace(xs)

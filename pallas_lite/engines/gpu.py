@@ -3,16 +3,22 @@
 A grid's parallel axes become the CUDA grid, its other axes a loop inside each CUDA block. Next: triton.py, then
 mosaic_gpu.py.
 """
+import contextlib
 import math
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..errors import PallasLiteError
+from ..body import run_kernel
+from ..errors import NotSupportedError, PallasLiteError
+from ..jaxprs import inner_jaxprs
+from ..refs import Ref
 from ..schedule import origin as origin
 from ..verify import two_on_a_block
+from .tpu import Memory
 
 
 def parallel_axes(traced) -> tuple[int, ...]:
@@ -96,3 +102,83 @@ class Blocks:
                 terms = [i if b == 1 else i * b for i, b in zip(ids, slopes, strict=True) if b]
                 found.append(sum(terms[1:], terms[0] + first if first else terms[0]) if terms else jnp.int32(first))
         return found
+
+
+class InRegisters(Memory):
+    """A value that one step hands on to the next. Registers have no addresses, so it is read and written whole."""
+
+    value = None
+
+    def load(self, starts, sizes):
+        self.whole(sizes)
+        return self.value
+
+    def store(self, starts, sizes, value):
+        self.whole(sizes)
+        self.value = value
+
+    def whole(self, sizes):
+        if tuple(sizes) != self.shape:
+            raise NotSupportedError(f"{self.name}: the kernel reads it back, so Triton keeps it in registers, which "
+                                    f"have no addresses: {tuple(sizes)} of {self.shape} cannot be taken out. Read and "
+                                    f'write it whole, {self.name}[...], or lower to "mosaic_gpu".')
+
+
+@contextlib.contextmanager
+def values_stay(name, dialect):
+    """Inside, a value that leaves the branch or loop in which a kernel wrote it is an error in words."""
+    try:
+        yield
+    except (jax.errors.UnexpectedTracerError, ValueError) as error:
+        if isinstance(error, ValueError) and not re.search(r"captures [\w -]*constants", str(error)):
+            raise
+        raise NotSupportedError(
+            f"{name}: it writes a ref that it also reads inside lax.cond, lax.fori_loop or their like. {dialect} keeps "
+            "such a ref in registers, and there is no handing it on there: use pl.when and pl.loop.") from error
+
+
+class Looking(Memory):
+    """A memory that notes how it is used. What is read from it is computed from `probe`, so that it can be followed."""
+
+    def __init__(self, name, like, probe):
+        super().__init__(name, like)
+        self.probe, self.is_read, self.is_written, self.in_parts = probe, False, False, False
+
+    def load(self, starts, sizes):
+        self.is_read, self.in_parts = True, self.in_parts or tuple(sizes) != self.shape
+        return jnp.broadcast_to(self.probe.astype(self.dtype), sizes)
+
+    def store(self, starts, sizes, value):
+        self.is_written, self.in_parts = True, self.in_parts or tuple(sizes) != self.shape
+
+
+def look(traced) -> tuple[dict[str, Looking], list]:
+    """How the kernel uses its memories, by name, and the matmuls that it asks for, as (lhs, rhs, shape):
+
+    the names of the operands that each side is computed from, and the shape of the result.
+    """
+    n = len(traced.scalars)
+    like = {x.name: jax.ShapeDtypeStruct(x.ref_shape, x.dtype) for x in traced.operands}
+    like |= {f"scalar{i}" if i < n else f"scratch{i - n}": e for i, e in enumerate(traced.extras)}
+    memories = {}
+
+    def run(ids, probes):
+        memories.update({name: Looking(name, like[name], probe) for name, probe in zip(like, probes, strict=True)})
+        run_kernel(traced.call.kernel, traced.unflatten, [Ref(m) for m in memories.values()], ids, traced.call.grid)
+    scalar = jax.ShapeDtypeStruct((), jnp.int32)
+    jaxpr = jax.make_jaxpr(run)([scalar] * len(traced.call.grid), [scalar] * len(like)).jaxpr
+    from_ = dict(zip(jaxpr.invars[len(traced.call.grid):], ({name} for name in like), strict=True))
+    return memories, list(matmuls(jaxpr, from_))
+
+
+def matmuls(jaxpr, from_):
+    """The matmuls of a jaxpr, as `look` gives them. `from_`: variable -> the operands that it is computed from."""
+    for e in jaxpr.eqns:
+        sides = [from_.get(v, set()) if not hasattr(v, "val") else set() for v in e.invars]
+        if e.primitive.name == "dot_general":
+            yield *sides, e.outvars[0].aval.shape
+        for inner, outer in inner_jaxprs(e):
+            given = {v: from_.get(o, set()) for v, o in zip(inner.invars, outer or (), strict=False)
+                     if not hasattr(o, "val")}
+            yield from matmuls(inner, given)
+        from_.update({v: set().union(*sides) for v in e.outvars})

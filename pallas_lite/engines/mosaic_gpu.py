@@ -16,7 +16,9 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 from ..body import run_kernel
 from ..errors import NotSupportedError, SpecError
 from ..pipeline import pipeline
+from ..refs import Ref
 from . import gpu
+from .replay import added_up, replay
 from .tpu import Memory, Window
 
 THREADS = 128  # of a warpgroup, which runs the kernel
@@ -27,9 +29,10 @@ _number = itertools.count()
 class MosaicGpu:
     """The engine: each verb becomes instructions of the kernel that is being traced."""
 
-    def __init__(self, operands, steps, periods, block, homes, slots, barriers, kernel):
+    def __init__(self, operands, steps, periods, block, homes, slots, barriers, kernel, values):
         self.operands, self.steps, self.periods, self.block = operands, steps, periods, block
         self.homes, self.slots, self.barriers, self.kernel = homes, slots, barriers, kernel
+        self.values = values  # name -> what a step hands on to the next in registers
         self.now = None  # the running step
 
     # -- questions: a visit lasts `period` steps
@@ -58,10 +61,11 @@ class MosaicGpu:
             pallas.when(condition)(lambda: verb(x, at))
 
     def loop(self, steps, body):
-        def once(t, _):
-            self.now = t
+        def once(t, values):
+            self.now, self.values = t, values
             body(t)
-        lax.fori_loop(0, steps, once, None)
+            return self.values
+        lax.fori_loop(0, steps, once, self.values)
 
     # -- verbs
     def _slot(self, x, visit):
@@ -75,8 +79,14 @@ class MosaicGpu:
         plgpu.barrier_wait(self.barriers[x.name].at[self._slot(x, visit)])
 
     def run(self, t):
-        self.kernel(t, {x.name: self.slots[x.name].at[self._slot(x, self.visit(x, t))] for x in self.operands})
+        slots = {x.name: self.slots[x.name].at[self._slot(x, self.visit(x, t))] for x in self.operands}
+        self.values = self.kernel(t, slots, self.values)
+        for y in (y for y in self.operands if y.name in self.values):  # outputs that were added up in registers
+            self.when(self.ends(y, t), self._put, y, slots)
         plgpu.commit_smem()  # all threads are done with the slots, and what they wrote is there for the copies out
+
+    def _put(self, y, slots):
+        slots[y.name][...] = self.values[y.name]
 
     def copy_out_start(self, y, t):
         plgpu.copy_smem_to_gmem(self.slots[y.name].at[self._slot(y, self.visit(y, t))], self._home(y, t))
@@ -102,26 +112,31 @@ class SharedRef(Window):
 
     def _load(self):
         self._check_size()
-        return super()._load()
+        whole = self.pallas is self.memory.ref and hasattr(self.memory, "value")  # it stands for the block (replay.py)
+        return self.memory.value if whole else super()._load()
 
     def _store(self, value):
         self._check_size()
         super()._store(value)
 
     def _check_size(self):
-        if self.memory.compiled and self.size % THREADS and self.shape:  # one element is for all threads
+        if self.size % THREADS and self.shape:  # one element is for all threads
             raise SpecError(f"{self.memory.name}: the kernel uses {self.shape} of it, {self.size} elements, and Mosaic "
                             f"GPU spreads a value evenly over the {THREADS} threads of a warpgroup. Choose blocks (and "
                             f"parts of them) with a multiple of {THREADS} elements.")
 
 
 def shared_memory(traced) -> dict[str, int]:
-    """Bytes of shared memory: each operand's slots, scratch, and a barrier of 8 bytes for each slot of an input."""
-    grid = gpu.Grid(traced)
+    """Bytes of shared memory: each operand's slots, scratch, and a barrier of 8 bytes for each slot of an input.
+
+    Scratch that matmuls are added up in lies in registers.
+    """
+    grid, totals = gpu.Grid(traced), added_up(traced)
     slots = {x.name: slots_of(x, grid) for x in traced.operands}
     found = {x.name: slots[x.name] * math.prod(x.block_shape) * x.dtype.itemsize for x in traced.operands}
     for i, e in enumerate(traced.extras[len(traced.scalars):]):
-        found[f"scratch{i}"] = math.prod(e.shape) * np.dtype(e.dtype).itemsize
+        if f"scratch{i}" not in totals:
+            found[f"scratch{i}"] = math.prod(e.shape) * np.dtype(e.dtype).itemsize
     found = {name: -(-n // ALIGNMENT) * ALIGNMENT for name, n in found.items()}
     return found | {"barriers": 8 * sum(slots[x.name] for x in traced.operands if not x.is_output)}
 
@@ -180,34 +195,39 @@ def kernel_call(traced, interpret=False):
     blocks = {x.name: gpu.Blocks(x, grid, tables) for x in operands}
     periods = {x.name: period(x, grid) for x in operands}
     inputs, outputs = ([x for x in operands if x.is_output == out] for out in (False, True))
-    n_scalars = len(traced.scalars)
-
-    def shared(name, ref):
-        memory = Memory(name, ref)
-        memory.compiled = not interpret
-        return SharedRef(memory)
+    n_scalars, totals, (uses, matmuls) = len(traced.scalars), added_up(traced), gpu.look(traced)
+    whole = [x.name for x in inputs if matmuls and not uses[x.name].is_written]
+    in_memory = [f"scratch{i}" for i in range(len(traced.extras) - n_scalars) if f"scratch{i}" not in totals]
 
     def kernel(*refs):
         refs = iter(refs)
         take = lambda names: {name: next(refs) for name in names}  # noqa: E731
-        rows, scalars = take(range(len(tables))), take(range(n_scalars))
+        rows, scalars = take(range(len(tables))), take(f"scalar{i}" for i in range(n_scalars))
         homes = take(x.name for x in (*inputs, *outputs))
         slots, barriers = take(x.name for x in operands), take(x.name for x in inputs)
-        extras = [shared(f"extra{i}", ref) for i, ref in enumerate([*scalars.values(), *refs])]
+        extras = scalars | take(in_memory)
         block_ids = [lax.axis_index(name) for name in names]
 
         def block(x, t):
             return blocks[x.name].at(grid.ids(block_ids, t), lambda i, at: rows[i][at])
 
-        def body(t, here):
-            ours = [shared(x.name, here[x.name]) for x in operands]
-            run_kernel(traced.call.kernel, traced.unflatten, [*ours, *extras], grid.ids(block_ids, t), grid.sizes)
-        engine = MosaicGpu(operands, grid.steps, periods, block, homes, slots, barriers, body)
+        def body(t, here, values):
+            ours = {name: gpu.InRegisters(name, m) if name in totals else Memory(name, (here | extras)[name])
+                    for name, m in uses.items()}
+
+            def run():
+                refs = [Ref(m) if name in totals else SharedRef(m) for name, m in ours.items()]
+                run_kernel(traced.call.kernel, traced.unflatten, refs, grid.ids(block_ids, t), grid.sizes)
+            new = replay(run, traced.call.name, [ours[name] for name in whole], [ours[name] for name in totals],
+                         [*values.values()], interpret)
+            return dict(zip(totals, new, strict=True))
+        engine = MosaicGpu(operands, grid.steps, periods, block, homes, slots, barriers, body,
+                           {name: jnp.zeros(m.shape, m.dtype) for name, m in totals.items()})
         pipeline(engine, grid.steps, operands)
 
     scratch = [*(plgpu.SMEM((slots_of(x, grid), *x.ref_shape), x.dtype) for x in operands),
                *(plgpu.Barrier(num_barriers=slots_of(x, grid)) for x in inputs),
-               *(plgpu.SMEM(e.shape, e.dtype) for e in traced.extras[n_scalars:])]
+               *(plgpu.SMEM(uses[name].shape, uses[name].dtype) for name in in_memory)]
     # The compiler keeps what it compiled by text, and says nothing of it the next time: so no text comes twice.
     kernel.__name__ = f"{traced.call.name}_{next(_number)}"
     names = tuple(f"axis{a}" for a in grid.parallel)
@@ -220,7 +240,8 @@ def kernel_call(traced, interpret=False):
     def run(*given):
         arrays = [jnp.pad(a, [(0, n - m) for n, m in zip(room(x), x.shape, strict=True)])
                   for x, a in zip(inputs, given[n_scalars:], strict=True)]
-        results = f(*tables, *given[:n_scalars], *arrays)
+        with gpu.values_stay(traced.call.name, "Mosaic GPU"):
+            results = f(*tables, *given[:n_scalars], *arrays)
         return [r[tuple(map(slice, y.shape))] for y, r in zip(outputs, results, strict=True)]
     return run
 

@@ -13,8 +13,7 @@ from jax.experimental import pallas as pallas
 from jax.experimental.pallas import triton as plgpu
 
 from ..body import handing_on, run_kernel
-from ..errors import NotSupportedError, SpecError
-from ..jaxprs import inner_jaxprs
+from ..errors import SpecError
 from ..refs import Ref
 from . import gpu
 from .tpu import Memory
@@ -53,75 +52,6 @@ class InHbm(Memory):
         plgpu.store(place, value, mask=mask)
 
 
-class InRegisters(Memory):
-    """A value that one step hands on to the next. Registers have no addresses, so it is read and written whole."""
-
-    def __init__(self, name, like):
-        super().__init__(name, like)
-        check_size(name, self.shape)
-        self.value = None
-
-    def _whole(self, sizes):
-        if tuple(sizes) != self.shape:
-            raise NotSupportedError(f"{self.name}: the kernel reads it back, so Triton keeps it in registers, which "
-                                    f"have no addresses: {tuple(sizes)} of {self.shape} cannot be taken out. Read and "
-                                    f'write it whole, {self.name}[...], or lower to "mosaic_gpu".')
-
-    def load(self, starts, sizes):
-        self._whole(sizes)
-        return self.value
-
-    def store(self, starts, sizes, value):
-        self._whole(sizes)
-        self.value = value
-
-
-class Looking(Memory):
-    """A memory that notes how it is used. What is read from it is computed from `probe`, so that it can be followed."""
-
-    def __init__(self, name, like, probe):
-        super().__init__(name, like)
-        self.probe, self.is_read, self.in_parts = probe, False, False
-
-    def load(self, starts, sizes):
-        self.is_read, self.in_parts = True, self.in_parts or tuple(sizes) != self.shape
-        return jnp.broadcast_to(self.probe.astype(self.dtype), sizes)
-
-    def store(self, starts, sizes, value):
-        self.in_parts |= tuple(sizes) != self.shape
-
-
-def look(traced):
-    """How the kernel uses the memories of its operands, and the matmuls that it asks for, as (lhs, rhs, shape):
-
-    the names of the operands that each side is computed from, and the shape of the result.
-    """
-    memories = []
-
-    def run(ids, probes):
-        likes = [(x.name, block_of(x)) for x in traced.operands]
-        likes += [(f"extra{i}", e) for i, e in enumerate(traced.extras)]
-        memories[:] = [Looking(*like, probe) for like, probe in zip(likes, probes, strict=True)]
-        run_kernel(traced.call.kernel, traced.unflatten, [Ref(m) for m in memories], ids, traced.call.grid)
-    scalar = jax.ShapeDtypeStruct((), jnp.int32)
-    n = len(traced.operands) + len(traced.extras)
-    jaxpr = jax.make_jaxpr(run)([scalar] * len(traced.call.grid), [scalar] * n).jaxpr
-    from_ = dict(zip(jaxpr.invars[len(traced.call.grid):], ({m.name} for m in memories), strict=True))
-    return memories, list(_matmuls(jaxpr, from_))
-
-
-def _matmuls(jaxpr, from_):
-    for e in jaxpr.eqns:
-        sides = [from_.get(v, set()) if not hasattr(v, "val") else set() for v in e.invars]
-        if e.primitive.name == "dot_general":
-            yield *sides, e.outvars[0].aval.shape
-        for inner, outer in inner_jaxprs(e):
-            given = {v: from_.get(o, set()) for v, o in zip(inner.invars, outer or (), strict=False)
-                     if not hasattr(o, "val")}
-            yield from _matmuls(inner, given)
-        from_.update({v: set().union(*sides) for v in e.outvars})
-
-
 def shared_memory(traced) -> dict[str, int]:
     """Bytes of shared memory that Triton's pipelining of the matmul operands takes, by operand (measured, docs/gpu.md).
 
@@ -132,7 +62,7 @@ def shared_memory(traced) -> dict[str, int]:
     """
     grid, stages, found = gpu.Grid(traced), _stages(traced), {}
     moving = {x.name: x for x in traced.operands if not x.is_output and (grid.along(x) != grid.along(x)[:, :1]).any()}
-    for lhs, rhs, shape in look(traced)[1]:
+    for lhs, rhs, shape in gpu.look(traced)[1]:
         on_matrix_unit = len(shape) == 2 and shape[0] >= 64
         for side, names in (("lhs", lhs), ("rhs", rhs)):
             for x in (moving[name] for name in names if name in moving):
@@ -141,11 +71,6 @@ def shared_memory(traced) -> dict[str, int]:
                 blocks += wide and on_matrix_unit and side == "rhs" and stages > 1
                 found[x.name] = max(found.get(x.name, 0), blocks * math.prod(x.block_shape) * x.dtype.itemsize)
     return found
-
-
-def block_of(x):
-    """What the kernel sees of an operand."""
-    return jax.ShapeDtypeStruct(x.ref_shape, x.dtype)
 
 
 def _stages(traced):
@@ -160,6 +85,11 @@ def check_size(name, sizes):
                         'may cut a block), or lower to "mosaic_gpu".')
 
 
+def in_registers(name, like):
+    check_size(name, like.shape)
+    return gpu.InRegisters(name, like)
+
+
 def kernel_call(traced, interpret=False):
     """The call as a real `pallas_call` for Triton: a function of the arrays, prefetched scalars first, in flat order.
 
@@ -171,7 +101,7 @@ def kernel_call(traced, interpret=False):
     # In which dimensions some block reaches over the array's edge.
     beyond = {x.name: {d for b in set(x.blocks) for d, (part, n) in enumerate(
         zip(x.window(b)[1], x.block_shape, strict=True)) if (part.start, part.stop) != (0, n)} for x in operands}
-    uses = {m.name: m for m in look(traced)[0]}
+    uses, _ = gpu.look(traced)
     inputs, outputs = ([x for x in operands if x.is_output == out] for out in (False, True))
     # An output that keeps its block along the loop is stored once, after it; one that is read back is carried too.
     one_visit = {y.name: (grid.along(y) == grid.along(y)[:, :1]).all() for y in outputs}
@@ -184,8 +114,8 @@ def kernel_call(traced, interpret=False):
         scalars, refs = refs[:n_scalars], refs[n_scalars:]
         homes = {x.name: ref for x, ref in zip((*inputs, *outputs), refs, strict=True)}
         block_ids = [pallas.program_id(i) for i in range(len(grid.blocks))]
-        values = {y.name: InRegisters(y.name, block_of(y)) for y in kept}
-        scratch = [InRegisters(f"scratch{i}", e) for i, e in enumerate(traced.extras[n_scalars:])]
+        values = {y.name: in_registers(y.name, uses[y.name]) for y in kept}
+        scratch = [in_registers(f"scratch{i}", e) for i, e in enumerate(traced.extras[n_scalars:])]
         carried = [*values.values(), *scratch]
 
         def block(x, ids):
@@ -235,14 +165,8 @@ def kernel_call(traced, interpret=False):
     def run(*given):
         token = _any_size.set(bool(interpret))
         try:
-            return f(*tables, *given)
-        except (jax.errors.UnexpectedTracerError, ValueError) as error:  # a value has left its branch or loop
-            if isinstance(error, ValueError) and "captures constants" not in str(error):
-                raise
-            raise NotSupportedError(
-                f"{traced.call.name}: it writes a ref that it also reads inside lax.cond, lax.fori_loop or their like. "
-                "Triton keeps such a ref in registers, and there is no handing it on there: use pl.when and pl.loop, "
-                'or lower to "mosaic_gpu".') from error
+            with gpu.values_stay(traced.call.name, "Triton"):
+                return f(*tables, *given)
         finally:
             _any_size.reset(token)
     return run

@@ -9,12 +9,13 @@ ROOT = Path(__file__).parents[2] / "pallas_lite"
 ORDER = ["errors", "hardware", "schedule", "rolled", "specs", "memory", "refs", "slips", "jaxprs", "pipeline",
          "engines.record", "engines.simulate", "body", "manual", "races", "clean", "verify", "reports",
          "by_hand", "engines.xla", "engines.buffers", "engines.step", "engines.log", "engines.direct", "tiles",
-         "engines.tpu", "engines.gpu", "engines.triton", "engines.mosaic_gpu", "stages", "libtpu", "mosaic", "cuda",
-         "lowering", "clock", "causes", "perfetto", "timeline", "plot.timeline", "plot.roofline", "plot.grid",
+         "engines.tpu", "engines.gpu", "engines.triton", "engines.replay", "engines.mosaic_gpu", "stages", "libtpu",
+         "mosaic", "cuda", "lowering", "clock", "causes", "perfetto", "timeline", "plot.timeline", "plot.roofline",
+         "plot.grid",
          "plot.slots", "plot.sweep", "traced", "call", "show", "explorers.base", "explorers.schedule", "explorers.grid",
          "explorers.stepper", "explorers.tuner", "tpu"]
 LOWERING = {"lowering", "stages", "mosaic", "tiles", "libtpu", "cuda", "engines.tpu", "engines.gpu", "engines.triton",
-            "engines.mosaic_gpu"}
+            "engines.replay", "engines.mosaic_gpu"}
 PICTURES = {"show", "perfetto"}  # and plot/, explorers/
 FILES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in ROOT.rglob("*.py") if p.name != "__init__.py"}
 
