@@ -219,21 +219,25 @@ def in_place(reads, writes):
     return schedule, next((h for h in verify(schedule) if h.kind in RACES), None)
 
 
+PATTERNS = (([0], [0]), ([0, 1, 2], [0, 1, 2]), ([3, 0, 1], [0, 1, 2]), ([1, 2, 3], [0, 1, 2]),
+            ([4, 5, 0, 1], [0, 1, 2, 3]), ([6, 7, 8, 0, 1], [0, 1, 2, 3, 4]), ([3, 2, 1, 0], [0, 1, 2, 3]),
+            ([2, 0, 1, 3, 0, 4], [3, 5, 2, 0, 4, 1]))
+
+
 def orders(trial: Trial):
-    """(reads, writes): in place, ahead, behind by one, two and three, backwards; hidden ones at random."""
+    """(reads, writes) to judge; in a hidden trial with other names for the blocks, and random ones besides."""
     if not trial.hidden:
-        yield from (([0], [0]), ([0, 1, 2], [0, 1, 2]), ([3, 0, 1], [0, 1, 2]), ([1, 2, 3], [0, 1, 2]),
-                    ([4, 5, 0, 1], [0, 1, 2, 3]), ([6, 7, 8, 0, 1], [0, 1, 2, 3, 4]), ([3, 2, 1, 0], [0, 1, 2, 3]),
-                    ([2, 0, 1, 3, 0, 4], [3, 5, 2, 0, 4, 1]))
+        yield from PATTERNS
         return
-    for n in (1, 2, 3, 4, 5, 6, 8, 10) * 3:
+    for pattern in PATTERNS:
+        name = trial.rng.permutation(10).tolist()
+        yield tuple([name[block] for block in side] for side in pattern)
+    for n in (2, 3, 4, 5, 6, 8, 10) * 3:
         writes, reads = trial.rng.permutation(n + 2)[:n].tolist(), [-1]
         while len(reads) <= n:
             block = int(trial.rng.integers(0, n + 2))
             reads += [block] * (block != reads[-1])
         yield reads[1:], writes
-    yield [7, 8, 9, 0, 1, 2], [0, 1, 2, 3, 4, 5]
-    yield [9, 0, 9, 1, 9, 2], [0, 8, 1, 7, 2, 6]
 
 
 @exercise("6.8", "When is aliasing safe?", points=3)
