@@ -1,0 +1,244 @@
+"""Checks of chapter 8, matmul. Whole numbers as data: float32 adds them up exactly, so results must agree to the bit.
+
+Next: kernels.py, what checks of pallas_call share; ../mutants/chapter8.py, planted answers.
+"""
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+import pallas_lite as pl
+from pallas_lite import tpu as pltpu
+from pallas_lite.hardware import TPU_V5E
+
+from ..exercise import Trial, Wrong, exercise
+from ..handle import Handle, KernelCall, kind_of, number
+from ..predict import Asked, predict
+from .kernels import how_cut, insist_blocks, insist_values, random_array, run, schedule_of, sizes, the_call
+
+US, MIB, BF16 = 1e-6, 2**20, np.dtype(ml_dtypes.bfloat16)
+
+# m, n, k, bm, bn, bk: k cut; m and n cut; all at once, with sums that bfloat16 cannot hold. m, n and k differ, so that
+# the arrays are known by their shapes. Few cases, since each is compiled anew.
+VISIBLE = [(16, 24, 64, 16, 24, 32), (48, 72, 32, 16, 24, 32), (32, 48, 512, 16, 24, 32)]
+HIDDEN = [(24, 16, 64, 8, 16, 32), (16, 48, 640, 8, 16, 32)]
+
+
+def whole_numbers(trial: Trial, shape, low: int, high: int, dtype=BF16) -> np.ndarray:
+    return trial.rng.integers(low, high, shape).astype(dtype)
+
+
+def insist_tiles(call: KernelCall, m, n, k, bm, bn, bk, case: str) -> None:
+    """No block of the product's three arrays is larger than asked for."""
+    for block, shape in (((bm, bn), (m, n)), ((bm, bk), (m, k)), ((bk, bn), (k, n))):
+        insist_blocks(call, block, shape, case)
+
+
+def insist_product(call: KernelCall, result, expected: np.ndarray, case: str, slips=()) -> None:
+    """The values of a product are right to the bit; else says how they came about, if one of the `slips` gives them.
+
+    `slips`: (what the result would be, what to say).
+    """
+    if isinstance(result, np.ndarray) and result.shape == expected.shape and result.dtype != expected.dtype:
+        raise Wrong(f"The result should be {expected.dtype}, as x is.", case=case, got=str(result.dtype),
+                    nudge="Give that dtype in out_shape, and round at the end: .astype(o_ref.dtype).")
+    try:
+        insist_values(call, 0, result, expected, case)
+    except Wrong as wrong:
+        if wrong.hazards and wrong.hazards[0].kind != "wrong block":
+            raise  # the hazard's own mend says it better
+        if isinstance(result, np.ndarray) and result.shape == expected.shape:
+            wrong.nudge = _how(result.astype(np.float64), expected.astype(np.float64), slips) or wrong.nudge
+        raise
+
+
+def _how(got: np.ndarray, expected: np.ndarray, slips) -> str:
+    for value, says in slips:
+        if np.allclose(got, value, rtol=1e-2):
+            return says
+    if np.isnan(got).any():
+        return ("There is nan in it: memory that nobody wrote. Scratch starts as garbage, so clear the sum at the "
+                "first step of k; and the output must be written at the last.")
+    if np.allclose(got, expected, rtol=0.05, atol=0.02 * np.abs(expected).max()):
+        return ("Nearly right: rounded too often. Keep the sum in float32 scratch, ask jnp.dot for "
+                "preferred_element_type=jnp.float32, and round to bfloat16 once, at the last step of k.")
+    return ""
+
+
+def k_slips(x: np.ndarray, y: np.ndarray, bk: int, after=lambda total: total):
+    """What comes out if the sum over k is begun, or written, at the wrong step. Only where there are several."""
+    x, y, k = x.astype(np.float64), y.astype(np.float64), x.shape[1]
+    if k == bk:
+        return []
+    return [(after(x[:, :bk] @ y[:bk]), "That is the product of the first block of k alone. Write the output at the "
+                                        "last step of k, when the sum is complete."),
+            (after(x[:, -bk:] @ y[-bk:]), "That is the product of the last block of k alone. Add to the sum at every "
+                                          "step, and clear it only at the first step of k.")]
+
+
+@exercise("8.1", "Matmul", points=3)
+def matmul(answer: Handle, trial: Trial) -> None:
+    for m, n, k, bm, bn, bk in trial.pick(VISIBLE, HIDDEN):
+        x, y = whole_numbers(trial, (m, k), 1, 9), whole_numbers(trial, (k, n), 1, 9)
+        case = f"x is bf16[{m}, {k}], y is bf16[{k}, {n}], bm = {bm}, bn = {bn}, bk = {bk}"
+        fit = f"{how_cut('x', (m, k), (bm, bk))}; {how_cut('y', (k, n), (bk, bn))}"
+        did = run(answer, case, fit, x, y, bm, bn, bk)
+        call = the_call(did, [x, y], [(m, n)], case)
+        insist_tiles(call, m, n, k, bm, bn, bk, case)
+        expected = (x.astype(np.float32) @ y.astype(np.float32)).astype(BF16)
+        insist_product(call, did.result, expected, case, k_slips(x, y, bk))
+
+
+@predict("8.2", "Bytes of each order", points=3,
+         show=lambda p: f"x: bf16[{p.m}, {p.k}], w: bf16[{p.k}, {p.n}], tiles of {p.bm} × {p.bn}, k in {p.cut}")
+def bytes_of_each_order(p) -> list[Asked]:
+    x, w, out = (2 * size / MIB for size in (p.m * p.k, p.k * p.n, p.m * p.n))
+    down, across = p.m // p.bm, p.n // p.bn
+    a, b, c = x + down * w + out, across * x + w + out, across * x + down * w + out
+    once = ("each array is moved once", x + w + out,
+            "That is every array once. A block that was left is read again when it is needed again.")
+    return [
+        Asked("The traffic of A", "MiB", a, [
+            once,
+            ("the other array stays", b, "In A, m is the outer axis. Which of the two blocks does not change while n "
+                                         "runs?"),
+            ("no block stays", c, "With k whole, x's block is the same for all n. It stays."),
+            ("numbers of 4 bytes", 2 * a, "A bfloat16 has 2 bytes."),
+            ("outputs are free", a - out, "The output is moved, too.")]),
+        Asked("The traffic of B", "MiB", b, [
+            once,
+            ("the other array stays", a, "In B, n is the outer axis. Which of the two blocks does not change while m "
+                                         "runs?"),
+            ("no block stays", c, "With k whole, w's block is the same for all m. It stays."),
+            ("outputs are free", b - out, "The output is moved, too.")]),
+        Asked("The traffic of C", "MiB", c, [
+            once,
+            ("x stays as in A", a, "With k cut, does x's block stay while n runs? k runs faster than n."),
+            ("each block of k writes the output", c + (p.cut - 1) * out,
+             "The output's block stays while k runs, and is copied out once."),
+            ("k blocks, k times the bytes", p.cut * (c - out) + out,
+             "Blocks of k are smaller: all of them together are the whole array, moved as often as before.")]),
+    ]
+
+
+@exercise("8.3", "A fused epilogue", points=3)
+def dense(answer: Handle, trial: Trial) -> None:
+    for m, n, k, bm, bn, bk in trial.pick(VISIBLE, HIDDEN):
+        x, w = whole_numbers(trial, (m, k), -4, 5), whole_numbers(trial, (k, n), -4, 5)
+        bias = whole_numbers(trial, (1, n), -60, 60, np.float32) + np.float32(0.5)
+        case = f"x is bf16[{m}, {k}], w is bf16[{k}, {n}], bm = {bm}, bn = {bn}, bk = {bk}"
+        cuts = (("x", (m, k), (bm, bk)), ("w", (k, n), (bk, bn)), ("bias", (1, n), (1, bn)))
+        fit = "; ".join(how_cut(*cut) for cut in cuts)
+        did = run(answer, case, fit, x, w, bias, bm, bn, bk)
+        call = the_call(did, [x, w, bias], [(m, n)], case)
+        insist_tiles(call, m, n, k, bm, bn, bk, case)
+        total = x.astype(np.float32) @ w.astype(np.float32)
+        expected = np.maximum(total + bias, 0).astype(BF16)
+        insist_product(call, did.result, expected, case, [
+            *epilogue_slips(x, w, bias, bk, bn), *k_slips(x, w, bk, lambda t, b=bias: np.maximum(t + b, 0))])
+
+
+def epilogue_slips(x, w, bias, bk, bn):
+    """What other epilogues give, where they give something else."""
+    x, w, b = (a.astype(np.float64) for a in (x, w, bias))
+    steps, total, grown, biased = x.shape[1] // bk, x @ w, np.zeros((len(x), w.shape[1])), 0.0
+    for k in range(0, x.shape[1], bk):
+        part = x[:, k:k + bk] @ w[k:k + bk]
+        grown, biased = np.maximum(grown + part, 0), np.maximum(biased + part + b, 0)
+    early = "A sum that still grows must stay as it is: apply bias and max once, at the last step of k."
+    right = np.maximum(total + b, 0)
+    slips = [(total + b, "The activation is missing: max(…, 0), on the finished sum."),
+             (np.maximum(total, 0), "The bias is missing."),
+             (np.maximum(total, 0) + b, "First the bias, then max(…, 0): else results can be negative."),
+             (np.maximum(total + steps * b, 0), "The bias came in at every step of k. " + early),
+             (np.maximum(grown + b, 0), early), (biased, early),
+             (np.maximum(total + np.tile(b[:, :bn], w.shape[1] // bn), 0),
+              "Each tile got the first block of the bias. Its index map should follow j, as the columns of w do.")]
+    return [(value, says) for value, says in slips if not np.allclose(value, right, rtol=1e-2)]
+
+
+PRODUCT, TARGET = (2048, 2048, 8192), 363.0  # m, n, k; µs
+
+
+@exercise("8.4", "Hit the target", points=3)
+def hit_the_target(answer: Handle, trial: Trial) -> None:
+    given = answer.value()
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    if not isinstance(given, (tuple, list)) or len(given) != 4:
+        raise Wrong("The choice should be four numbers in a row: bm, bn, bk, slots.", got=kind_of(given))
+    given = [number(x, name) for x, name in zip(given, ("bm", "bn", "bk", "The number of slots"), strict=True)]
+    if any(x != int(x) or x < 1 for x in given):
+        raise Wrong("Block sizes and slots are whole numbers, 1 or more.", got=", ".join(f"{x:g}" for x in given))
+    bm, bn, bk, depth = map(int, given)
+    choice = f"{bm} × {bn} × {bk}, {depth} slots"
+    for name, size, block in zip(("m", "n", "k"), PRODUCT, (bm, bn, bk), strict=True):
+        if block % 128 or size % block:
+            raise Wrong(f"b{name} = {block} will not do.", got=choice,
+                        nudge=f"It should be a multiple of 128 that divides {name} = {size}.")
+    slots = 2 * (depth * (bm * bk + bk * bn) + 2 * bm * bn) + 4 * bm * bn
+    if slots > TPU_V5E.sram_bytes:
+        raise Wrong("That does not fit into the SRAM.", got=f"{choice}: {slots / MIB:g} MiB",
+                    expected=f"at most {TPU_V5E.sram_bytes / MIB:g} MiB",
+                    nudge="x and w: slots × (bm·bk + bk·bn) numbers of 2 bytes. The output: 2 × bm·bn of 2 bytes. The "
+                          "sum: bm·bn of 4 bytes.")
+    t = product_timeline(bm, bn, bk, depth)
+    if t.total > TARGET * US:
+        compute, bound = t.terms["compute"] / US, t.bound
+        least = max(t.terms.values()) / US
+        above = {"fill and drain": t.excess["fill"] + t.excess["drain"],
+                 "wait-out and port queue": t.excess["wait-out"] + t.excess["port queue"] + t.excess["order"]}
+        cause = max(above, key=above.get)
+        if bound == "latency":
+            nudge = "It is latency-bound: larger blocks, or one more slot."
+        elif bound == "bandwidth":
+            nudge = "It is bandwidth-bound: x and w are read too often. Larger bm and bn move fewer bytes."
+        elif compute <= TARGET:
+            nudge = f"Its bounds would allow {least:.1f} µs; {cause} cost {above[cause] / US:.1f} µs on top. " + (
+                "With smaller blocks, less is moved before the first step and after the last."
+                if cause == "fill and drain" else "One more slot lets the fetches start earlier.")
+        else:
+            nudge = ""
+        if compute > TARGET:
+            nudge += (f" The core alone takes {compute:.1f} µs: it adds to the sum {PRODUCT[2] // bk} times. A larger "
+                      "bk adds less often.")
+        raise Wrong("Right, but too slow.", got=f"{choice}: {t.total / US:.1f} µs", expected=f"at most {TARGET:g} µs",
+                    nudge=nudge.strip())
+
+
+def product_timeline(bm: int, bn: int, bk: int, depth: int) -> pl.Timeline:
+    """Of the exercise's product on a v5e. The kernel is traced for its work; nothing runs."""
+    def kernel(x_ref, y_ref, o_ref, sum_ref):
+        sum_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+    (m, n, k), slots = PRODUCT, pl.Buffered(depth)
+    call = pl.pallas_call(
+        kernel, jax.ShapeDtypeStruct((m, n), jnp.bfloat16), grid=(m // bm, n // bn, k // bk),
+        in_specs=[pl.BlockSpec((bm, bk), lambda i, j, k: (i, k), slots),
+                  pl.BlockSpec((bk, bn), lambda i, j, k: (k, j), slots)],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)), scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)])
+    return call.trace(*(jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((m, k), (k, n)))).timeline(TPU_V5E)
+
+
+@exercise("8.5", "Same body, one more axis", points=2)
+def batched(answer: Handle, trial: Trial) -> None:
+    cases = trial.pick([(1, 16, 24, 8, 16, 24), (2, 16, 24, 8, 16, 24), (1, 32, 48, 8, 16, 24), (3, 32, 72, 8, 16, 24)],
+                       [(2, 8, 16, 24, 8, 16), (2, 24, 16, 24, 8, 16), (3, 8, 48, 24, 8, 16), (5, 16, 32, 24, 8, 16)])
+    for batch, m, n, k, bm, bn in cases:
+        x, y = random_array(trial, (batch, m, k)), random_array(trial, (batch, k, n))
+        case = f"x is f32[{batch}, {m}, {k}], y is f32[{batch}, {k}, {n}], bm = {bm}, bn = {bn}"
+        fit = f"{how_cut('x', x.shape, (1, bm, k))}; {how_cut('y', y.shape, (1, k, bn))}"
+        did = run(answer, case, fit, x, y, bm, bn)
+        call = the_call(did, [x, y], [(batch, m, n)], case)
+        for operand, block in zip((*call.inputs, *call.outputs), ((1, bm, k), (1, k, bn), (1, bm, bn)), strict=True):
+            if any(has > most for has, most in zip(sizes(operand), block, strict=True)):
+                raise Wrong(f"The blocks of {operand.name} are larger than the task allows.", case=case,
+                            got=f"{list(operand.block_shape)}", expected=f"at most {list(block)}",
+                            nudge="One matrix of the batch at a time (None), bm of its rows, bn of its columns.")
+        insist_values(call, 0, did.result, np.einsum("bmk,bkn->bmn", x, y, optimize=True), case)
+        rows = next(operand for operand in call.inputs if operand.shape == x.shape)
+        blocks = batch * (m // bm)
+        if rows.copies > blocks:
+            raise Wrong(f"x has {blocks} blocks, but {rows.copies} are copied; each should be copied only once.",
+                        case=case, schedule=schedule_of(call), got=f"{rows.copies} copies of x", expected=f"{blocks}",
+                        nudge="x's block follows b and i, and not j. Which axis must be the innermost, for the block "
+                              "to stay?")
