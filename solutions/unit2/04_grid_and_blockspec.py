@@ -237,10 +237,10 @@ print("\nrows that came, one of each block:", head(row_numbers)[::16, 0])
 print("hazards:", head.trace(row_numbers).hazards)
 
 # %% [markdown]
-# The first is caught, since x has no block 16. (On a real TPU it compiles without a word and reads whatever is there.)
-# The second is worse. The pipeline multiplies by the block shape itself, so 16 · i becomes row 256 · i. Blocks 16, 32
-# and 48 do exist in the tall array, so nothing is out of range and nothing is a hazard: you get the wrong rows, in
-# silence. Only a look at the values, or at the picture, tells.
+# The first is caught, since x has no block 16. (A TPU's own compiler lets it pass without a word.) The second is
+# worse. The pipeline multiplies by the block shape itself, so 16 · i becomes row 256 · i. Blocks 16, 32 and 48 do
+# exist in the tall array, so nothing is out of range and nothing is a hazard: you get the wrong rows, in silence. Only
+# a look at the values, or at the picture, tells.
 #
 # ### Exercise 4.4 · Repair the maps
 # `folded` should add the lower half of an array to its upper half. x is passed twice, and both maps were written in
@@ -422,12 +422,19 @@ for grid, (of_x, of_row) in ((4, 6), rows_outside), ((6, 4), columns_outside):
 # With rows outside, j changes at every step; when a block of `row` is needed again, its slot has long been refilled.
 # With columns outside each block stays for four steps. In the pictures, blocks that stay are lined; blocks that come
 # back and are copied again are dotted. (A map's parameters belong to the grid's axes by *position*: `lambda j, i:`
-# names the first axis j.) Here is the moment in which the second call skips a copy:
+# names the first axis j.)
+#
+# **Predict, then walk through the second call** (click the slider; the arrow keys move it): in which steps is `row`
+# copied, and how early is each of those copies started?
 
 # %%
-trace = call.trace(x, row)
-look(trace, "x", "row", step=5)
-print(trace.schedule.table(fold=8))
+pl.explore(call, x, row, machine=pl.hardware.TOY)
+
+# %% [markdown]
+# The same as a table: `row` is copied a step ahead, as every block is, and not at all in between.
+
+# %%
+print(call.trace(x, row).schedule.table(fold=8))
 
 # %% [markdown]
 # ### Exercise 4.6 · Predict the way and the copies
