@@ -150,7 +150,7 @@ for machine in TPU_V5E, H100:
 
 # %% [markdown]
 # The faster core is busy for a still *smaller* part of the time. Its F grew eleven times, its β four times, so it waits
-# more. That has been the way of hardware for decades: computing gets faster sooner than memory does. So count bytes
+# more. That has been the way of hardware for decades: computing gains speed faster than memory does. So count bytes
 # first.
 #
 # ### Exercise 1.1 · Count the bytes
@@ -335,9 +335,13 @@ kernels = {"x + y": whole_add(512).schedule, "polynomial": polynomial,
 _, axes = plt.subplots(2, figsize=(9, 7.2), layout="constrained")
 for machine, ax in zip((TPU_V5E, H100), axes, strict=True):
     pl.plot_roofline(machine, kernels, ax)
+    corner = machine.matmul_flops / machine.beta
+    print(f"{machine.name}: corner of the matrix unit at {corner:.0f} operations per byte, so n = {3 * corner:.0f}")
 plt.show()
 
 # %% [markdown]
+# In bfloat16 the intensity of a product of n × n is n/3, so it takes matrices of many hundreds to be limited by F.
+#
 # The dot of a kernel is on the roof: it shows the *most* that the kernel can do. Left of its unit's corner a kernel is
 # **memory-bound**: fewer bytes make it faster, a faster core does not. Right of it, it is **compute-bound**, and that
 # is where you want to be, since there you use all that the core can do. The number below a corner is the intensity
