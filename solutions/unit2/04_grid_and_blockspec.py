@@ -2,8 +2,8 @@
 # # 4 · Grid and BlockSpec
 #
 # The loop at the end of chapter 3 knew only three things about its problem: how many steps there are, what a step
-# computes, and which block it takes. In Pallas you say just these three, and the loop is written for you. This chapter
-# is about the first and the last of them: the **grid** and the **BlockSpec**.
+# computes (the kernel, or *body* of the loop), and which block it takes. In Pallas you say just these three, and the
+# loop is written for you. This chapter is about the first and the last of them: the **grid** and the **BlockSpec**.
 #
 # Below, an array of 64 × 96 numbers is cut into blocks of 16 × 16, and 24 steps take one block each. **Predict before
 # you run the cell:** which block does step 7 take?
@@ -406,12 +406,12 @@ rows_outside = pl.BlockSpec((16, 16), lambda i, j: (i, j)), pl.BlockSpec((1, 16)
 columns_outside = pl.BlockSpec((16, 16), lambda j, i: (i, j)), pl.BlockSpec((1, 16), lambda j, i: (0, j))
 
 for grid, (of_x, of_row) in ((4, 6), rows_outside), ((6, 4), columns_outside):
-    call = pl.pallas_call(add_row_kernel, out_shape=x, grid=grid, in_specs=[of_x, of_row], out_specs=of_x)
+    add_row = pl.pallas_call(add_row_kernel, out_shape=x, grid=grid, in_specs=[of_x, of_row], out_specs=of_x)
     _, (above, below) = plt.subplots(2, figsize=(7, 4.2), height_ratios=(2, 1), layout="constrained")
-    pl.plot_grid(call.trace(x, row), "x", ax=above)
-    pl.plot_grid(call.trace(x, row), "row", ax=below)
+    pl.plot_grid(add_row.trace(x, row), "x", ax=above)
+    pl.plot_grid(add_row.trace(x, row), "row", ax=below)
     plt.show()
-    print("right:", bool((call(x, row) == x + row).all()))
+    print("right:", bool((add_row(x, row) == x + row).all()))
 
 # %% [markdown]
 # The values are the same; the copies are not. The pipeline looks at one thing only: does the block index *change* from
@@ -428,13 +428,13 @@ for grid, (of_x, of_row) in ((4, 6), rows_outside), ((6, 4), columns_outside):
 # copied, and how early is each of those copies started?
 
 # %%
-pl.explore(call, x, row, machine=pl.hardware.TOY)
+pl.explore(add_row, x, row, machine=pl.hardware.TOY)
 
 # %% [markdown]
 # The same as a table: `row` is copied a step ahead, as every block is, and not at all in between.
 
 # %%
-print(call.trace(x, row).schedule.table(fold=8))
+print(add_row.trace(x, row).schedule.table(fold=8))
 
 # %% [markdown]
 # ### Exercise 4.6 · Predict the way and the copies
