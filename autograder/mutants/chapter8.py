@@ -183,7 +183,7 @@ WRONG = {
         ("columns outside", batched("bji"), "copied only once"),
         ("each product in a call of its own", one_by_one, "One pallas_call"),
         ("all of the batch in a block", batched(one=1), "smallest failing case"),
-        ("y is the same for all", batched(of_y=(0, 0, "j")), "Are those the blocks"),
+        ("y is the same for all", batched(of_y=(0, 0, "j")), "index map of y"),
         ("y's block follows i", batched(of_y=("b", 0, "i")), "smallest failing case"),
         ("all rows at once", batched(height=lambda bm, m: m), "larger than the task allows"),
         ("the output has one matrix", batched(of_o=(0, "i", "j")), "smallest failing case"),
