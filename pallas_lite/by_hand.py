@@ -13,6 +13,7 @@
 Recording runs the loop once, on handles: nothing is copied or computed. Next: verify.py, timeline.py, or `execute`.
 """
 import math
+import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,31 +85,33 @@ class _Row:
 
 
 class _Tape:
-    """Collects the events; knows which step it is by counting the kernel's runs."""
+    """Collects the events and where each is called from; knows which step it is by counting the kernel's runs."""
 
-    def __init__(self, steps):
-        self.events, self.runs = [], 0
+    def __init__(self, steps, loop):
+        self.events, self.calls, self.runs, self.code = [], [], 0, getattr(loop, "__code__", None)
         self.most = max(MOST_EVENTS, 50 * steps)
 
     def copy(self, verb, slot, block=None):
         # A copy out belongs to the step that has just run, a copy in to the next one. A wait for a copy out after
         # that comes late, on behalf of the next step: steps never go back, so that a table reads downwards.
-        step = max(self.runs - 1, 0) if verb in (OUT_START, OUT_WAIT) else self.runs
-        if verb == OUT_WAIT and self.events:
-            step = max(step, self.events[-1].step)
+        last = self.events[-1].step if verb == OUT_WAIT and self.events else 0
+        step = max(self.runs - (verb in (OUT_START, OUT_WAIT)), last)
         self._append(Event(verb, step, slot.row.name, block and (block.index,), slot.index))
 
-    def run(self, slots):
-        self._append(Event(RUN, self.runs, slots=slots))
+    def run(self, slots, kernel):
+        self._append(Event(RUN, self.runs, slots=slots), kernel)
         self.runs += 1
 
-    def _append(self, event):
+    def _append(self, event, kernel=None):
         if len(self.events) >= self.most:
             raise PipelineError(f"the loop does not end: it has made {self.most:,} calls. Check its bounds.")
         self.events.append(event)
+        line = next((n for frame, n in traceback.walk_stack(None) if frame.f_code is self.code), 0)
+        self.calls.append((line, kernel))
 
 
-def _places(verb, given, kinds):
+def _tape(verb, given, kinds):
+    """The tape of the loop whose places these are, if they are of the right kinds."""
     call = f"{verb}({', '.join(map(str, given))})"
     for place, kind in zip(given, kinds, strict=True):
         if isinstance(place, _Row):
@@ -120,36 +123,32 @@ def _places(verb, given, kinds):
         if place.row.tape is not given[0].row.tape:
             raise PipelineError(f"{call}: {place} is left over from another loop. Use the places that this loop is "
                                 "given.")
+    return given[0].row.tape
 
 
 def copy_in_start(block, slot) -> None:
     """Start copying a block of HBM into a slot of SRAM. The copy is in flight until `copy_in_wait(slot)`."""
-    _places("copy_in_start", (block, slot), ("input array", "input slots"))
-    slot.row.tape.copy(IN_START, slot, block)
+    _tape(IN_START, (block, slot), ("input array", "input slots")).copy(IN_START, slot, block)
 
 
 def copy_in_wait(slot) -> None:
     """Wait until the copy into this slot has arrived."""
-    _places("copy_in_wait", (slot,), ("input slots",))
-    slot.row.tape.copy(IN_WAIT, slot)
+    _tape(IN_WAIT, (slot,), ("input slots",)).copy(IN_WAIT, slot)
 
 
-def compute(x, y) -> None:
-    """Run the kernel: read slot x, write slot y. This is one step."""
-    _places("compute", (x, y), ("input slots", "output slots"))
-    x.row.tape.run((x.index, y.index))
+def compute(x, y, kernel: Callable | None = None) -> None:
+    """Run the kernel: read slot x, write slot y. This is one step. `kernel`: other than the one `execute` is given."""
+    _tape("compute", (x, y), ("input slots", "output slots")).run((x.index, y.index), kernel)
 
 
 def copy_out_start(slot, block) -> None:
     """Start copying a slot of SRAM to a block of HBM. The copy is in flight until `copy_out_wait(slot)`."""
-    _places("copy_out_start", (slot, block), ("output slots", "output array"))
-    slot.row.tape.copy(OUT_START, slot, block)
+    _tape(OUT_START, (slot, block), ("output slots", "output array")).copy(OUT_START, slot, block)
 
 
 def copy_out_wait(slot) -> None:
     """Wait until the copy out of this slot has arrived."""
-    _places("copy_out_wait", (slot,), ("output slots",))
-    slot.row.tape.copy(OUT_WAIT, slot)
+    _tape(OUT_WAIT, (slot,), ("output slots",)).copy(OUT_WAIT, slot)
 
 
 def record(loop: Callable, steps: int, *, depth: int | tuple[int, int] = 2, block_bytes: int = 1000,
@@ -164,7 +163,7 @@ def record(loop: Callable, steps: int, *, depth: int | tuple[int, int] = 2, bloc
     for what, n, least in ("steps", steps, 0), ("depth", depths[0], 1), ("depth", depths[1], 1):
         if not isinstance(n, (int, np.integer)) or n < least:
             raise PipelineError(f"record(…, {what}={n!r}): give a whole number, {least} or more.")
-    tape = _Tape(steps)
+    tape = _Tape(steps, loop)
     done = loop(steps, _Row(tape, "A", steps, "input array"), _Row(tape, "X", depths[0], "input slots"),
                 _Row(tape, "Y", depths[1], "output slots"), _Row(tape, "B", steps, "output array"))
     if hasattr(done, "send"):
@@ -173,7 +172,7 @@ def record(loop: Callable, steps: int, *, depth: int | tuple[int, int] = 2, bloc
     operands = tuple(OperandInfo(name, array, name == "Y", d, block_bytes, array_shape=(int(steps),))
                      for name, array, d in zip("XY", "AB", depths, strict=True))
     name = getattr(loop, "__name__", "loop")
-    return Schedule(tuple(tape.events), operands, float(flops), name).with_waits_named()
+    return Schedule(tuple(tape.events), operands, float(flops), name, calls=tuple(tape.calls)).with_waits_named()
 
 
 def unwritten(schedule: Schedule, blocks: int | None = None) -> list[Hazard]:
@@ -195,6 +194,7 @@ def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,
             params: InterpretParams = DEFAULT) -> np.ndarray:
     """B after a recorded loop ran on these blocks of A (first axis: one block a step): the hardware's numbers.
 
+    `kernel`: a function of a block that gives one of the same shape; for each compute that was given none itself.
     Slots and B start as garbage (NaN, unless `params` says otherwise), so whole numbers become float32. Warns of blocks
     of B that nobody writes. Raises PipelineError where it would hang, and where the blocks or the kernel's results do
     not fit.
@@ -210,8 +210,10 @@ def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,
         raise PipelineError(f"{schedule.name} uses block {most}, and there are {len(a)} blocks. Record it for {len(a)} "
                             "steps, or give more blocks.")
 
+    own = [call for e, (_, call) in zip(schedule, schedule.calls, strict=False) if e.verb == RUN]
+
     def step(t, slots):
-        y = np.asarray(kernel(slots[0].reshape(a.shape[1:])))
+        y = np.asarray((own and own[t] or kernel)(slots[0].reshape(a.shape[1:])))
         if y.shape != a.shape[1:]:
             raise PipelineError(f"step {t}: the kernel returns the shape {y.shape}, and a slot of Y holds "
                                 f"{a.shape[1:]}. Return one value for each element.")

@@ -5,7 +5,7 @@ Out: to verify.py (hazards), timeline.py (time), engines/simulate.py (values) an
 """
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -139,6 +139,8 @@ class Schedule:
     name: str = "pipeline"
     work: tuple[tuple[str, str, float], ...] = ()  # of `flops`: (unit, dtype, operations); the rest: vector, float32
     scratch: tuple[tuple[str, str, int], ...] = ()  # SRAM besides the operands' slots: (name, what it is, bytes)
+    # Of a loop written by hand, for each event: the line that called it, and the kernel if `compute` was given one.
+    calls: tuple[tuple[int, Callable | None], ...] = field(default=(), compare=False, repr=False)
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)

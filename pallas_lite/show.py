@@ -1,4 +1,7 @@
-"""show: one schedule in several views from one recording: verdict, timeline, table. In notebooks and terminals."""
+"""show: one schedule in several views from one recording: verdict, values, listing, timeline, table.
+
+In a notebook the listing stands beside the timeline and the table; a terminal gets verdict, values, table and timeline.
+"""
 import contextlib
 import html
 import io
@@ -6,25 +9,32 @@ import re
 import signal
 import threading
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from .by_hand import record, unwritten
-from .errors import PallasLiteError
+from .by_hand import execute, record, unwritten
+from .errors import HazardWarning, PallasLiteError, PipelineError
 from .hardware import TOY, Machine
+from .memory import InterpretParams
 from .plot import plot_timeline
 from .schedule import Schedule
 from .timeline import Timeline, timeline, unit_of
 from .verify import Hazard, Hazards, verify
 
+MOST_VALUES, MOST_LINES = 8, 24  # of B; of a listing, before its middle is left out
+TEXT = "line-height:1.3;font-family:monospace;white-space:pre;overflow-x:auto;margin:0 0 6px"
+
 
 @dataclass(frozen=True)
 class View:
-    """The last line of a cell: verdict, timeline and table in a notebook, the same as text in a terminal."""
+    """The last line of a cell: what `show` makes of a schedule. `print` gives the same as text."""
 
     schedule: Schedule
     machine: Machine = TOY
@@ -53,8 +63,30 @@ class View:
         first = self.hazards[:1]
         return self.schedule.table({n: h.kind for h in first for n in h.events[-1:]})
 
+    @cached_property
+    def values(self) -> str:
+        """Of a short hand-written loop: what B holds if A holds 10, 20, 30 … and the kernel adds 1. Else ""."""
+        if not 0 < self.schedule.steps <= MOST_VALUES or {kernel for _, kernel in self.schedule.calls} != {None}:
+            return ""
+        blocks = 10.0 * np.arange(1, 1 + self.schedule.operands[0].array_shape[0])
+        return f"A = {row(blocks)}\n{outcome(self.schedule, blocks)}"
+
+    def listing(self) -> list[tuple[str, str, str, str]]:
+        """Of each event: the line of the cell that called it, the modelled time (µs, ns) at which a copy or step starts
+        or a wait ends, the event, and what is wrong with it. The middle of a long one is left out: a row of blanks."""
+        unit, _ = unit_of(self.timeline.total)
+        bad = {n: h.kind for h in self.hazards[:1] for n in h.events}
+        rows = [(str(line or ""), f"{time / unit:.4g}", self.schedule.describe(e), bad.get(n, ""))
+                for n, (e, time, (line, _)) in enumerate(zip(
+                    self.schedule, self.timeline.times, self.schedule.calls or [(0, None)] * len(self.schedule),
+                    strict=True))]
+        if len(rows) <= MOST_LINES:
+            return rows
+        shown = {*range(MOST_LINES * 3 // 4), *range(len(rows) - MOST_LINES // 4, len(rows)), *sorted(bad)[:4]}
+        return [rows[n] if n in shown else ("", "", "…", "") for n in range(len(rows)) if n in shown or n - 1 in shown]
+
     def __str__(self) -> str:
-        return f"{self.verdict}\n\n{self.table}\n\n{self.timeline}"
+        return "\n\n".join(filter(None, [self.verdict, self.values, self.table, str(self.timeline)]))
 
     __repr__ = __str__
 
@@ -63,10 +95,26 @@ class View:
         unit, name = unit_of(t.total)
         # No bound here: for a loop whose order holds it up, the largest of the bounds is not what limits it.
         title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
-        picture = svg(plot_timeline(t, hazards=self.hazards[:1], limit=self.limit, title=title), f"Timeline. {title}")
-        return (f'<div class="pallas-lite-view">{picture}<pre '
-                f'style="line-height:1.3;font-family:monospace;white-space:pre;overflow-x:auto">{html.escape(self.verdict)}\n\n'
-                f"{html.escape(self.table)}</pre></div>")
+        ax = Figure(figsize=(6.1, 2.3), layout="constrained").add_subplot()
+        picture = svg(plot_timeline(t, ax, hazards=self.hazards[:1], limit=self.limit, title=title),
+                      f"Timeline. {title}")
+        words = html.escape("\n".join(filter(None, [self.verdict, self.values])))
+        return (f'<div class="pallas-lite-view"><pre style="{TEXT}">{words}</pre>'
+                '<div style="display:flex;flex-wrap:wrap;gap:6px 16px;align-items:flex-start">'
+                f'<pre style="{TEXT}" class="pallas-lite-listing">{self._program(name)}</pre>'
+                f'<div style="flex:1 1 400px;min-width:0">{picture}<pre style="{TEXT}">{html.escape(self.table)}</pre>'
+                '</div></div></div>')
+
+    def _program(self, unit: str) -> str:
+        """The listing as HTML. What is wrong stands behind its event, in bold: a sign and a word, not colour."""
+        rows = [("line" if self.schedule.calls else "", unit, "what the program does", ""), *self.listing()]
+        wide = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        lines = []
+        for line, time, event, wrong in rows:
+            margin = f'<span style="opacity:.65">{line:>{wide[0]}} {time:>{wide[1]}}</span>  '
+            event = html.escape(event)
+            lines.append(margin + (f"<b>{event}  ✗ {html.escape(wrong)}</b>" if wrong else event))
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -101,6 +149,32 @@ def show(what: Schedule | Callable, steps: int = 4, *, depth: int = 2, machine: 
         line = f" (line {at} of the cell)" if at else ""
         return NoView(f"✗ nothing to show, {getattr(what, '__name__', 'the loop')} stopped{line}: {kind}{error}")
     return View(schedule, machine, limit)
+
+
+def outcome(schedule: Schedule, blocks: np.ndarray) -> str:
+    """B after a recorded loop, if copies land as late and as soon as they may: one line, or two where they differ.
+
+    >>> outcome(record(lambda N, A, X, Y, B: None, 2), np.array([10.0, 20.0]))
+    'B = nan nan'
+    """
+    found = []
+    for mode in "on_wait", "eager":
+        try:
+            with warnings.catch_warnings():  # of blocks that are never written: the verdict says so
+                warnings.simplefilter("ignore", HazardWarning)
+                found.append(row(execute(schedule, blocks, params=InterpretParams(dma_execution_mode=mode))))
+        except PipelineError:
+            return "B is never finished: the program hangs."
+    if found[0] == found[1]:
+        return f"B = {found[0]}"
+    return "B = {} if copies arrive late\nB = {} if they arrive at once".format(*found)
+
+
+def row(values: np.ndarray) -> str:
+    """Numbers side by side.  >>> row(np.array([11.0, 21.0]))
+    '11 21'
+    """
+    return " ".join(f"{v:g}" for v in np.ravel(values))
 
 
 @contextlib.contextmanager

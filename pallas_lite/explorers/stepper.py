@@ -4,18 +4,16 @@ The program begins as the blocking loop, unrolled. Any start or wait may be move
 verdict, values and time come from a recording of the order as it stands (by_hand.py). The rest is base.py's.
 """
 import io
-from functools import cached_property
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from .. import by_hand
-from ..errors import PipelineError, SpecError
+from ..errors import SpecError
 from ..hardware import TOY, Machine
-from ..memory import InterpretParams
 from ..plot import plot_timeline
 from ..schedule import IN_START, IN_WAIT, OUT_START, RUN, VERBS, Schedule
-from ..show import svg
+from ..show import outcome, row, svg
 from ..timeline import Timeline, timeline
 from ..verify import verify
 from .base import Explorer, show_time
@@ -92,18 +90,10 @@ class DerivationStepper(Explorer):
     timeline = property(lambda self: self._now()[1], doc="When each engine is busy: modelled.")
     hazards = property(lambda self: self._now()[2], doc="[] or what is wrong with the order.")
 
-    @cached_property
+    @property
     def blocks(self) -> np.ndarray:
         """The numbers in A: a block each."""
-        return 10.0 * np.arange(1, MOST_STEPS + 1)
-
-    def values(self, mode: str) -> np.ndarray | None:
-        """B after A + 1, if copies land "eager" or "on_wait"; None if it would hang."""
-        try:
-            return by_hand.execute(self.schedule, self.blocks[:self.settings["steps"]],
-                                   params=InterpretParams(dma_execution_mode=mode))
-        except PipelineError:
-            return None
+        return 10.0 * np.arange(1, self.settings["steps"] + 1)
 
     @property
     def _began(self) -> float:
@@ -195,15 +185,9 @@ class DerivationStepper(Explorer):
 
     @property
     def details(self) -> str:
-        late, early = self.values("on_wait"), self.values("eager")
-        want = self.blocks[:self.settings["steps"]] + 1
-        if late is None or early is None:
-            lines = ["B is never finished: the program hangs."]
-        elif np.array_equal(late, early):
-            lines = [f"B = {_row(late)}" + ("" if np.array_equal(late, want) else f", and should be {_row(want)}")]
-        else:
-            lines = [f"B = {_row(late)} if copies arrive late, {_row(early)} if they arrive at once; "
-                     f"it should be {_row(want)}"]
+        lines = [outcome(self.schedule, self.blocks)]
+        if lines != [right := f"B = {row(self.blocks + 1)}"]:
+            lines.append(f"{right} would be right")
         if self.hazards:
             lines.append(self.hazards[0].mend)
         return "\n".join([*lines, *filter(None, [self._said])])
@@ -301,6 +285,3 @@ def moved(order: Order, line: int, to: int) -> Order:
     rest = order[:line] + order[line + 1:]
     return (*rest[:to], order[line], *rest[to:])
 
-
-def _row(values: np.ndarray) -> str:
-    return " ".join(f"{v:g}" for v in np.ravel(values))

@@ -56,6 +56,7 @@ def _draw(timeline: Timeline, spans, ax: Axes, marked: set[int], unit: float, ro
     """The boxes of these spans, its bubbles and latencies, and the marks."""
     # One collection for all boxes: a patch for each is four times as slow, and an explorer redraws at every key press.
     boxes, bubbles, latencies = [], [], []
+    letters = 12 * ax.figure.bbox.width / ax.figure.dpi  # that fit across the axes, at this size
     for s in spans:
         y = len(LANES) - 1 - LANES.index(s.lane)
         x, width = s.start / unit, (s.end - s.start) / unit
@@ -71,8 +72,7 @@ def _draw(timeline: Timeline, spans, ax: Axes, marked: set[int], unit: float, ro
         if s.arrives > s.end:
             # Below the boxes, since the port is already busy with the next copy.
             latencies.append(([(s.end / unit, y - 0.46), (s.arrives / unit, y - 0.46)], color))
-        # About 110 letters fit across the axes at this size.
-        if len(spans) <= 160 and width / room * 110 > len(s.label):
+        if len(spans) <= 160 and width / room * letters > len(s.label):
             ax.text(x + width / 2, y, s.label, ha="center", va="center", fontsize=8, color="#111111", zorder=4)
     boxes.sort(key=lambda box: box[0])  # marked ones last, so that no neighbour covers their frame
     ax.add_collection(LineCollection([line for line, _ in latencies], colors=[c for _, c in latencies], linewidths=3,

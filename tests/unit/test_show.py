@@ -1,0 +1,108 @@
+"""What `show` says of a schedule beside verdict and timeline: values, and the program with its lines."""
+import html
+import re
+
+import numpy as np
+import pytest
+
+import pallas_lite as pl
+from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
+from tests.unit import loops
+
+
+def lines_of(view):
+    """The listing as the page has it: header and rows as (line, time, text), blanks for what is not there."""
+    listing = re.search(r'class="pallas-lite-listing">(.*?)</pre>', view._repr_html_(), re.DOTALL)[1]
+    rows = [re.match(r"<span[^>]*>(.*?)</span>  (.*)", row).groups() for row in listing.split("\n")]
+    return [(margin.split(), html.unescape(re.sub("<.*?>", "", text))) for margin, text in rows]
+
+
+def blocking(N, A, X, Y, B):
+    for i in range(N):
+        copy_in_start(A[i], X[0])
+        copy_in_wait(X[0])
+        compute(X[0], Y[0])
+        copy_out_start(Y[0], B[i])
+        copy_out_wait(Y[0])
+
+
+def test_each_event_stands_with_its_line_and_its_time():
+    view, first = pl.show(blocking, 2, depth=1), blocking.__code__.co_firstlineno
+    header, *rows = lines_of(view)
+    assert header == (["line", "µs"], "what the program does")
+    assert "\n".join(text for _, text in rows) == view.schedule.listing()
+    assert [int(line) - first for (line, _), _ in rows] == [2, 3, 4, 5, 6] * 2
+    # A copy or a step when it starts, a wait when it is over; on the toy machine everything takes 1 µs.
+    assert [time for (_, time), _ in rows] == ["0", "1", "1", "2", "3", "3", "4", "4", "5", "6"]
+
+
+def test_a_helper_s_events_stand_with_the_loop_s_own_line():
+    def copy_in(block, slot):
+        copy_in_start(block, slot)
+        copy_in_wait(slot)
+
+    def loop(N, A, X, Y, B):
+        copy_in(A[0], X[0])
+    assert {line for line, _ in pl.record(loop, 1).calls} == {loop.__code__.co_firstlineno + 1}
+
+
+def test_the_listing_marks_what_the_verdict_names():
+    view = pl.show(loops.no_wait_in, 4)
+    kind, events = view.hazards[0].kind, view.hazards[0].events
+    assert [n for n, (_, text) in enumerate(lines_of(view)[1:]) if f"✗ {kind}" in text] == sorted(events) != []
+    assert not any("✗" in text for _, text in lines_of(pl.show(loops.rolled, 4)))
+
+
+def test_a_long_listing_leaves_its_middle_out_and_keeps_what_is_marked():
+    texts = [text for _, text in lines_of(pl.show(loops.rolled, 50))]
+    assert len(texts) == 1 + 24 + 1 and texts.count("…") == 1 and "copy_out_wait" in texts[-1]
+
+    def wrong_once(N, A, X, Y, B):
+        for i in range(N):
+            copy_in_start(A[i], X[0])
+            for verb in (copy_in_wait, lambda x: compute(x, Y[0]))[::-1 if i == 20 else 1]:
+                verb(X[0])
+            copy_out_start(Y[0], B[i])
+            copy_out_wait(Y[0])
+    texts = [text for _, text in lines_of(pl.show(wrong_once, 40, depth=1))]
+    assert "copy_in_start(A[20] → X[0])  ✗ read before wait" in texts and texts.count("…") == 2
+
+
+@pytest.mark.parametrize("loop, steps, said", [
+    (loops.rolled, 3, "A = 10 20 30\nB = 11 21 31"),
+    (loops.no_wait_in, 2, "B = nan nan if copies arrive late\nB = 11 21 if they arrive at once"),
+    (loops.waits_on_slot_one, 3, "hangs"),
+])
+def test_values_say_what_the_moments_of_copies_can_change(loop, steps, said):
+    view = pl.show(loop, steps)
+    assert said in view.values and view.values in str(view)
+    assert view.values.split("\n")[-1] in view._repr_html_()
+
+
+def test_no_values_where_none_are_known_or_they_are_too_many():
+    def doubled(N, A, X, Y, B):
+        copy_in_start(A[0], X[0])
+        copy_in_wait(X[0])
+        compute(X[0], Y[0], lambda x: 2 * x)
+        copy_out_start(Y[0], B[0])
+        copy_out_wait(Y[0])
+    x = np.arange(4, dtype=np.float32)
+    call = pl.pallas_call(lambda x_ref, y_ref: None, out_shape=x, grid=(2,), on_hazard="ignore",
+                          in_specs=[pl.BlockSpec((2,), lambda i: i)], out_specs=pl.BlockSpec((2,), lambda i: i))
+    views = pl.show(doubled, 1), pl.show(loops.rolled, 0), pl.show(loops.rolled, 9), pl.show(call.trace(x).schedule)
+    assert [view.values for view in views] == [""] * 4
+    assert all(len(margin) == 1 for margin, _ in lines_of(views[3])), "a time, and no line"
+
+
+def test_a_kernel_that_compute_is_given_runs_in_place_of_execute_s():
+    def two_kernels(N, A, X, Y, B):
+        for i in range(N):
+            copy_in_start(A[i], X[0])
+            copy_in_wait(X[0])
+            compute(X[0], Y[0], *[lambda x: -x] * (i % 2))
+            copy_out_start(Y[0], B[i])
+            copy_out_wait(Y[0])
+    schedule = pl.record(two_kernels, 4)
+    np.testing.assert_array_equal(pl.execute(schedule, [1, 2, 3, 4]), [2, -2, 4, -4])
+    np.testing.assert_array_equal(pl.execute(schedule, [1, 2, 3, 4], lambda x: 10 * x), [10, -2, 30, -4])
+    assert pl.Schedule.from_plain(schedule.to_plain()) == schedule  # functions do not travel
