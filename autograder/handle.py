@@ -153,6 +153,7 @@ class KernelCall:
     outputs: tuple[KernelOperand, ...]
     schedule: pallas_lite.Schedule | None = None
     hazards: tuple[str, ...] = ()
+    results: tuple[np.ndarray, ...] = ()  # its outputs, where they are known
 
     @property
     def steps(self) -> int:
@@ -177,7 +178,8 @@ class KernelCall:
             schedule = pallas_lite.Schedule.from_plain(schedule)
         elif schedule is not None:
             raise ValueError("more events than a small case has")
-        return KernelCall(text(data["name"], 100), grid, tuple(sides[False]), tuple(sides[True]), schedule, hazards)
+        return KernelCall(text(data["name"], 100), grid, tuple(sides[False]), tuple(sides[True]), schedule, hazards,
+                          tuple(a for a in data.get("results", ()) if isinstance(a, np.ndarray)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -95,9 +95,14 @@ class Call:
             # Which blocks a step takes is known only when it runs, so there is no schedule to check or to show.
             return self._trace(scalars, *jax.tree.flatten(rest)).run(jax.tree.leaves(arrays))
         traced = self.trace(*arrays)
-        for calls in _observers.get():
+        observers = _observers.get()
+        for calls in observers:
             calls.append(traced)
-        return traced.run(jax.tree.leaves(arrays))
+            calls.results.append(None)
+        result = traced.run(jax.tree.leaves(arrays))
+        for calls in observers:
+            calls.results[-1] = jax.tree.leaves(result)
+        return result
 
     def trace(self, *arrays) -> "Traced":
         """What the call would do, from arrays or ShapeDtypeStructs. Nothing runs. Prefetched scalars must be arrays."""
@@ -190,10 +195,17 @@ class Call:
         return [s or _specs.BlockSpec() for s in found]
 
 
+class Calls(list):
+    """Traces, in the order of the calls. `results` has the outputs of each; None for a call that did not end."""
+
+    def __init__(self):
+        self.results = []
+
+
 @contextlib.contextmanager
 def observe_calls():
     """Collects the trace of every pallas_call made inside.  with observe_calls() as calls: f(x)"""
-    calls: list[Traced] = []
+    calls = Calls()
     token = _observers.set((*_observers.get(), calls))
     try:
         yield calls

@@ -17,7 +17,7 @@ from ..exercise import Trial, Wrong, exercise
 from ..handle import Handle, KernelCall, kind_of, number, same_array
 from ..inside.personal import personal
 from ..predict import Asked, predict
-from .kernels import by, how_cut, run, schedule_of, sizes
+from .kernels import by, how_cut, insist_made_by, run, schedule_of, sizes
 
 KIB, MIB = 1024, 2**20
 
@@ -206,6 +206,7 @@ def _insist_result(result, expected: np.ndarray, case: str, call: KernelCall, sl
     same_array(result, expected.astype(np.float32), rtol=1e-3, atol=1e-4, case=case, schedule=schedule,
                nudge=nudge or "Go through one row by hand: what do m, l and acc hold after the first block of keys, "
                               "and after the second?")
+    insist_made_by(call, 0, expected, case, 1e-3, 1e-4)
 
 
 @predict("11.4", "What is left to move", points=2,

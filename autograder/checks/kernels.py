@@ -4,6 +4,7 @@
     the_call         the pallas_call that did the work
     insist_blocks    no block larger than the task's
     insist_values    right values; else the first step that left a wrong block, and what it made it from
+    insist_made_by   the call's own outputs have the right values (insist_values asks that, too)
     schedule_of      the call's schedule, for a picture, its copies or its modelled time
     own_copies       the pallas_call whose kernel copies by itself, with the schedule of what it did
     contract         the schedule of pallas_call's own order, to compare with
@@ -108,7 +109,7 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
         same_array(result, expected, case=case)
     bad = ~np.isclose(result.astype(np.float64), expected.astype(np.float64), rtol=1e-5, atol=1e-5)
     if not bad.any():
-        return
+        return insist_made_by(call, which, expected, case)
     found = visits(out)  # (first step, block) of each visit
     cell = {}  # block -> its first wrong cell
     for index in np.argwhere(bad):
@@ -147,6 +148,17 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
     raise Wrong(f"{steps} leave{s} a wrong block {block_name(out, block)}, by slot {out.name}[{slot}].", case=case,
                 got=f"{out.name}{list(at)} = {result[at]:.6g}", expected=f"{expected[at]:.6g}", schedule=schedule,
                 hazard=hazard, nudge=nudge)
+
+
+def insist_made_by(call: KernelCall, which: int, expected: np.ndarray, case: str, rtol: float = 1e-5,
+                   atol: float = 1e-5) -> None:
+    """The call itself made these values: they did not come from plain jnp beside it, before it or after it."""
+    if len(call.results) <= which:
+        return  # unknown, under jit
+    made = call.results[which]
+    if made.shape != expected.shape or not np.allclose(made.astype(np.float64), expected, rtol, atol):
+        raise Wrong("The values that you return are right, but the pallas_call did not make them.", case=case,
+                    nudge="All of the work belongs into the kernel; return what the call gives.")
 
 
 def sizes(x: KernelOperand) -> tuple[int, ...]:

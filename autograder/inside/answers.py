@@ -60,7 +60,16 @@ def _kernel(target, *arrays):
     with pallas_lite.observe_calls() as calls:
         result = target(*arrays)
     # A kernel that is called a thousand times has said enough.
-    return {"result": result, "calls": [c.to_plain() for c in calls[:20]], "made": len(calls)}
+    told = [c.to_plain() | {"results": _small(outputs)} for c, outputs in zip(calls[:20], calls.results, strict=False)]
+    return {"result": result, "calls": told, "made": len(calls)}
+
+
+def _small(outputs):
+    """The outputs of a call as arrays; none of them if they are unknown (under jit) or large."""
+    import jax
+    import numpy as np
+    known = outputs and all(isinstance(a, jax.Array) and not isinstance(a, jax.core.Tracer) for a in outputs)
+    return [np.asarray(a) for a in outputs] if known and sum(a.nbytes for a in outputs) < 2**20 else []
 
 
 OPS = {"value": _value, "call": _call, "schedule": _schedule, "kernel": _kernel}

@@ -46,6 +46,11 @@ def whole_array(x, y, *_):
     return pl.pallas_call(add_kernel, out_shape=x)(x, y)
 
 
+def beside_a_kernel(x, y):
+    adder(kernel=kernel_that_adds_once)(x, y)
+    return x + y
+
+
 def without_a_kernel(x, y, *_):
     return x + y
 
@@ -161,6 +166,7 @@ WRONG = {
     "5.1": [
         ("without a grid there are blocks all the same", whole_array, "one step"),
         ("the sum is what counts", without_a_kernel, "no pallas_call"),
+        ("a pallas_call has to stand there, the sum is jnp's", beside_a_kernel, "did not make them"),
         ("pallas_call runs the kernel", call_not_called, "nothing has run"),
         ("index maps return element offsets",
          adder(*[lambda i, j: (64 * i, 128 * j)] * 3), "smallest failing case"),

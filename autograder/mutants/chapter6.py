@@ -233,7 +233,7 @@ WRONG = {
         ("the mean of the blocks' means", mean_of_means, "should count for less"),
         ("whole blocks only", means(blocks=lambda n, bn: max(1, n // bn)), "cdiv"),
         ("memory is zero", means(start=None), "what memory held"),
-        ("pad the array first", padded_outside, "One pallas_call"),
+        ("pad the array first", padded_outside, "pallas_call"),
     ],
     "6.7": [
         ("an input written is an output", names(a="fine"), "still in its slot"),

@@ -91,7 +91,7 @@ WRONG = {
     ],
     "7.2": [
         ("nothing overlaps", lambda n, a, c, s: n * (a + c + s), "side by side"),
-        ("the core always sets the pace", lambda n, a, c, s: a + c + n * s, "the port is slower"),
+        ("the core always sets the pace", lambda n, a, c, s: a + c + n * s, "port"),
         ("the port always sets the pace", lambda n, a, c, s: a + n * c, "has to be used"),
         ("the larger of the two short formulas", lambda n, a, c, s: max(a + c + n * s, a + n * c), "short formulas"),
         ("one step too many", lambda n, a, c, s: a + c + s + n * max(c, s), "n − 1"),
