@@ -2,6 +2,8 @@
 
 `WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/.
 """
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +39,7 @@ def numbered_outside(a, b, c):
 
 def counted_by_python(a, b, c):
     """A counter in Python: the body is read once, not run at each step by Python."""
-    steps = iter(range(a * b * c))
+    steps = itertools.count()
     return numbered(lambda *_: next(steps))(a, b, c)
 
 
