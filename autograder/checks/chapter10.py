@@ -13,7 +13,7 @@ AXES = {"scale": ("parallel", "parallel"), "column_sums": ("parallel", "arbitrar
 SHARES = {  # why an axis is not parallel
     "column_sums": "Steps along it write the same block (0, j) of o, each adding to what the step before left there.",
     "running_sum": "Each step reads the sum that the step before left in scratch.",
-    "matmul": "Steps along it add to the same sum, in scratch, and write the same block (i, j) of o.",
+    "matmul": "Steps along it add to the same sum, in scratch, and share the block (i, j) of o.",
 }
 
 

@@ -1,6 +1,6 @@
 """recorded: what the CUDA compiler made of some kernels, for learners who have none.
 
-The text is written by benchmarks/record_ptx.py.
+The text is written by tools/record_ptx.py.
 """
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -29,7 +29,7 @@ def total_kernel(x_ref, o_ref):
 
 
 def total_of(x, semantics, interpret=False):
-    """A call that sums x over its first axis, in blocks of 64 × 64; `semantics` for the grid's axes i, j, k."""
+    """A call that sums x over its first axis, in blocks of 64 × 64. `semantics`: of the grid's axes i, j, k."""
     r, m, n = x.shape
     return pl.pallas_call(total_kernel, jax.ShapeDtypeStruct((m, n), x.dtype), grid=(m // 64, n // 64, r),
                           in_specs=[pl.BlockSpec((None, 64, 64), lambda i, j, k: (k, i, j))],
@@ -111,7 +111,10 @@ def matmul(x_ref, y_ref, o_ref, sum_ref):  # grid (n // 64, m // 64, k // 64) at
     def _():
         sum_ref[...] = jnp.zeros_like(sum_ref)
     sum_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
-    o_ref[...] = sum_ref[...].astype(o_ref.dtype)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def _():
+        o_ref[...] = sum_ref[...].astype(o_ref.dtype)
 
 # %% exercise="10.1"
 # axes = {"scale": (…, …), "column_sums": (…, …), "running_sum": (…,), "matmul": (…, …, …)}
@@ -166,9 +169,10 @@ skeleton(ordered.trace(x).lower("triton").as_text())
 
 # %% exercise="10.2"
 def total(x: jax.Array, bm: int, bn: int) -> jax.Array:
-    """The sum of x: f32[r, m, n] over its first axis, in blocks of bm × bn of the result; bm divides m, bn divides n.
+    """The sum of x: f32[r, m, n] over its first axis, in blocks of bm × bn of the result.
 
-    One step for each block of the result. A block of x holds all r layers: the kernel reads them one by one.
+    bm divides m, bn divides n. One step for each block of the result; a block of x holds all r layers of that place,
+    and the kernel adds them up.
     """
     r, m, n = x.shape
     ### BEGIN SOLUTION
@@ -284,6 +288,9 @@ plt.show()
 # | which operands | only what a matrix product reads | all |
 # | accumulators | registers | their slots in shared memory |
 #
+# (Upstream's own emitter for Mosaic GPU, `plgpu.emit_pipeline`, copies every input at every step, and takes what goes
+# from step to step as `init_carry`, not in an output's block.)
+#
 # ## What stages cost
 #
 # A matrix product in bf16, blocks of 128 × 128 × 64. Each stage holds a block of x and one of y. A CUDA block may use
@@ -324,7 +331,8 @@ print("Triton:    ", sum(add_with(4).lower("triton").shared_memory().values()), 
 try:
     print("Mosaic GPU:", add_with(4).lower("mosaic_gpu").shared_memory())
 except pl.NotSupportedError as error:
-    print(f"Mosaic GPU: {error}")
+    block = 64 * 64 * 4
+    print(f"{error}\nIt would say: {{'x': {4 * block}, 'y': {4 * block}, 'o': {2 * block}, 'barriers': {2 * 4 * 8}}}")
 
 # %% [markdown]
 # None at all. Triton copies ahead only what its matrix unit will read; everything else it loads straight into
@@ -369,7 +377,9 @@ check("10.3", prediction, student=STUDENT)
 
 # %% exercise="10.4"
 def deepest(bm: int, bn: int, bk: int) -> int:
-    """The most stages of a bf16 product by Triton in blocks (bm, bn, bk) that fit 227 KiB; 0 if not even one does.
+    """The most stages that fit 227 KiB, of a bf16 product by Triton in blocks (bm, bn, bk).
+
+    0 if not even one does.
 
     >>> deepest(128, 128, 64)
     7
@@ -401,7 +411,7 @@ check("10.4", deepest)
 #
 # The program that Triton gets says nothing of copies. You saw the plain loop. The pipeline appears in **PTX**, the
 # assembly of NVIDIA GPUs. Few have the compiler at hand, so this course brings along what it once said, as text: made
-# by `benchmarks/record_ptx.py` for an H200, on a machine without one. Only the lines that copy, wait, load, multiply or
+# by `tools/record_ptx.py` for an H200, on a machine without one. Only the lines that copy, wait, load, multiply or
 # branch are kept. **Predict:** how many copies and how many waits will you find for three stages?
 
 # %%

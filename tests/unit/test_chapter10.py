@@ -123,7 +123,7 @@ def test_the_recorded_shared_memory_is_what_we_predict():
 
 @pytest.mark.gpu
 def test_the_compiler_still_says_what_is_recorded(compiler):
-    from benchmarks.record_ptx import kernels, record
+    from tools.record_ptx import kernels, record
     told = {(r.kernel, r.lowering, r.depth): r for r in recorded()}
     chosen = [k for k in kernels() if k[2] == 3 and ("64×128×32" in k[0] or k[0].startswith("add"))]
     assert len(chosen) == 3

@@ -9,9 +9,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
+from benchmarks._gpu_kernels import add, matmul, shape
 from pallas_lite import cuda
-
-from ._gpu_kernels import add, matmul, shape
 
 TARGET = Path(__file__).parents[1] / "autograder" / "inside" / "recorded.txt"
 KEPT = re.compile(r"\.reqntid|cp\.async|mbarrier|wgmma\.(mma|wait)|ld\.global|^\$L__BB|\bbra\b")
@@ -41,7 +40,7 @@ def record(name, platform, depth, traced) -> str:
 
 def main() -> None:
     what = (f"Compiled by jax {jax.__version__} for {', '.join(cuda.CHIPS)} (sm_90a), with no GPU, by "
-            "python -m benchmarks record_ptx.\n"
+            "python -m tools.record_ptx.\n"
             "Each entry: # kernel | lowering | depth | bytes of shared memory | registers of a thread")
     TARGET.write_text("\n\n".join([what, *(record(*k) for k in kernels())]) + "\n", encoding="utf-8")
     print(f"{TARGET.name}: written")
