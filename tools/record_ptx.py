@@ -27,6 +27,8 @@ def kernels():
         for depth in (1, 2, 3, 4):
             yield ("add float32 64×64", platform, depth,
                    add(512, 64, depth, ("parallel", "arbitrary")).trace(x, x))
+    for depth in (1, 2, 3, 4):
+        yield "matmul bfloat16 64×64×32", "mosaic_gpu", depth, matmul(1024, (64, 64, 32), depth, a.dtype).trace(a, a)
 
 
 def record(name, platform, depth, traced) -> str:

@@ -286,7 +286,7 @@ plt.show()
 # | stages | `num_stages`, a number beside the program | slots of each operand (upstream: `max_concurrent_steps`) |
 # | a copy in | `cp.async`, by all threads | a bulk copy by one thread; it signals a **barrier** |
 # | which operands | only what a matrix product reads | all |
-# | accumulators | registers | their slots in shared memory |
+# | accumulators | registers | registers for a product; else slots in shared memory |
 #
 # (Upstream's own emitter for Mosaic GPU, `plgpu.emit_pipeline`, copies every input at every step, and takes what goes
 # from step to step as `init_carry`, not in an output's block.)
@@ -496,14 +496,15 @@ check("10.5", reading, student=STUDENT)
 # %% [markdown]
 # ## One kernel, two lowerings
 #
-# Here is the add, with three stages, as the two compilers left it. Triton on the left has only loads. Mosaic GPU on the
-# right shows every piece that you know: **barriers** are its semaphores for copies in (a copy `arrive`s with its bytes,
-# `try_wait` is the wait); copies out are counted, as `wait_group` does.
+# Here is the product of above, with three stages, as the two compilers left it, line by line in words. On the right you
+# see every piece that you know from chapter 9: **barriers** are the semaphores of copies in (a copy arrives with its
+# bytes, and `try_wait` is the wait); copies out are counted, as Triton's groups are. **Predict:** where do the two
+# start the block of step t + 2, before or behind the product of step t?
 
 # %%
-WORDS = {"ld.global": "load", "mbarrier.init": "new barrier", "global.mbarrier": "start a copy in",
-         "try_wait": "wait at a barrier", "global.shared::cta": "start a copy out",
-         "bulk.wait_group": "wait for copies out"}
+WORDS = {"cp.async.cg": "start a copy in", "cp.async.wait_group": "wait for copies in",
+         "mbarrier.init": "new barrier", "global.mbarrier": "start a copy in", "try_wait": "wait at a barrier",
+         "wgmma.mma": "multiply", "global.shared::cta": "start a copy out", "bulk.wait_group": "wait for copies out"}
 
 
 def in_words(ptx):
@@ -517,12 +518,16 @@ def in_words(ptx):
     return [f"{words} × {n}" if (n := len(list(same))) > 1 else words for words, same in groupby(said)]
 
 
-left, right = (in_words(records["add float32 64×64", way, 3].ptx) for way in ("triton", "mosaic_gpu"))
+left, right = (in_words(records["matmul bfloat16 64×64×32", way, 3].ptx) for way in ("triton", "mosaic_gpu"))
 print(f"{'Triton':24}Mosaic GPU")
 for a, b in zip_longest(left, right, fillvalue=""):
     print(f"{a:24}{b}")
 
 # %% [markdown]
+# Triton starts it behind the product, Mosaic GPU before it, as in chapter 3; both into the slot that step t − 1 has left.
+# Triton's four instructions are executed by all threads, Mosaic GPU's two by a single one, and the bytes are the same.
+# (The copy out stands under an `if`, and happens in the last step only; Triton stores registers there.)
+#
 # ## What you take along
 #
 # - On a GPU, parallel axes become CUDA blocks on many SMs, without any order. What must be in order becomes a loop
