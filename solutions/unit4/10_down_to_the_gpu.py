@@ -524,9 +524,9 @@ for a, b in zip_longest(left, right, fillvalue=""):
     print(f"{a:24}{b}")
 
 # %% [markdown]
-# Triton starts it behind the product, Mosaic GPU before it, as in chapter 3; both into the slot that step t − 1 has left.
-# Triton's four instructions are executed by all threads, Mosaic GPU's two by a single one, and the bytes are the same.
-# (The copy out stands under an `if`, and happens in the last step only; Triton stores registers there.)
+# Triton starts it behind the product, Mosaic GPU before it, as in chapter 3; both into the slot that step t − 1 has
+# left. Triton's four instructions are executed by all threads, Mosaic GPU's two by a single one, and the bytes are the
+# same. (The copy out stands under an `if`, and happens in the last step only; Triton stores registers there.)
 #
 # ## What you take along
 #
