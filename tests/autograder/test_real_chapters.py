@@ -16,6 +16,10 @@ def test_the_checks_hold_against_planted_answers():
     assert done.returncode == 0, done.stderr
 
 
+# All chapters are graded once, with all answers; these two also half answered, untouched, and with harm in them.
+SOME = {"03_double_buffer", "05_pallas_call"}
+
+
 def test_solutions_earn_everything_half_of_them_half_the_release_nothing_and_harm_costs_only_itself(tmp_path):
     from autograder.build import read_course, registered
     for chapter in read_course(ROOT, registered()):
@@ -25,7 +29,8 @@ def test_solutions_earn_everything_half_of_them_half_the_release_nothing_and_har
         harm = {"ex-3-2": "1 / 0", "ex-3-4": f"{loops and loops[0]}\n    while True:\n        pass",
                 "ex-5-1": "import os\nos._exit(0)"}
         ids = list(answers)
-        for student, kept in (("all", ids), ("half", ids[::2]), ("none", []), ("harm", ids)):
+        some = (("half", ids[::2]), ("none", []), ("harm", ids)) if path.stem in SOME else ()
+        for student, kept in (("all", ids), *some):
             notebook = copy.deepcopy(nbformat.read(path, as_version=4))
             for cell in notebook.cells:
                 if student == "half":
@@ -39,7 +44,12 @@ def test_solutions_earn_everything_half_of_them_half_the_release_nothing_and_har
     reports = json.loads((tmp_path / "results" / "results.json").read_text(encoding="utf-8"))["submissions"]
     found = {r["student"]: r for r in reports}
     assert found["all"]["points"] == found["all"]["max_points"] and found["none"]["points"] == 0, done.stdout
-    assert set(found["none"]["marks"]) == set(found["all"]["marks"])
+    for report in (found[student] for student in ("half", "none", "harm")):
+        missing = [w for w in report["warnings"] if w.endswith("was not handed in")]
+        report["warnings"] = [w for w in report["warnings"] if w not in missing]
+        report["marks"] = {n: m for n, m in report["marks"].items() if m["verdict"] != "missing"}
+        assert {n.partition(".")[0] for n in report["marks"]} == {"3", "5"}
+    assert {n for n in found["all"]["marks"] if n.startswith(("3.", "5."))} == set(found["none"]["marks"])
     for number, mark in found["half"]["marks"].items():
         assert mark["points"] in (0, mark["max_points"]), number
     # A cell that crashes, one that loops for ever and one that ends the process cost their own exercises alone.

@@ -112,7 +112,8 @@ def real(tmp_path_factory):
     (root / "solutions").symlink_to(ROOT / "solutions")
     build(root)
     course = Course(root)
-    units = sorted(folder.name for folder in (root / "notebooks").iterdir())
+    # The first unit: every chapter runs in test_course.py, and is graded in tests/autograder/test_real_chapters.py.
+    units = sorted(folder.name for folder in (root / "notebooks").iterdir())[:1]
     for unit in units:
         for student, step in (("right", ".nbgrader/source"), ("untouched", "notebooks")):
             folder = root / ".nbgrader" / "submitted" / student / unit
@@ -139,9 +140,8 @@ def test_real_solutions_earn_full_marks_and_untouched_notebooks_none(real):
         assert scores(course, "untouched", unit) == dict.fromkeys(possible, 0)
 
 
-def test_validate_passes_on_real_solutions(real):
+def test_validate_passes_on_a_real_solution(real):
     course, units = real
-    for unit in units:
-        for path in (course.root / ".nbgrader" / "submitted" / "right" / unit).glob("*.ipynb"):
-            done = nbgrader("validate", str(path), cwd=path.parent)
-            assert "Success!" in done.stdout, done.stdout + done.stderr
+    path = next((course.root / ".nbgrader" / "submitted" / "right" / units[0]).glob("*.ipynb"))
+    done = nbgrader("validate", str(path), cwd=path.parent)
+    assert "Success!" in done.stdout, done.stdout + done.stderr

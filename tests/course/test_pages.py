@@ -71,6 +71,11 @@ def test_each_check_has_wrong_answers_planted_and_each_written_one_a_right_alter
     assert RIGHT.get(number) or not written(number)
 
 
+def test_the_course_has_enough_planted_wrong_answers():
+    count = sum(map(len, WRONG.values())) + sum(len(slips(ask(personal(n)))) for n, ask in PREDICTIONS.items())
+    assert count >= 180 and len(EXERCISES) >= 45
+
+
 class Watched(LocalHandle):
     """Notes every array that a check hands to an answer."""
 
