@@ -113,3 +113,9 @@ def test_no_check_rests_on_constant_or_symmetric_data(number):
     (np.tile([[1.0], [2.0]], 3), False), (np.arange(3.0)[None], True)])
 def test_what_counts_as_lopsided(array, expected):
     assert lopsided(array) is expected
+
+
+def test_the_readme_names_every_chapter_and_counts_the_exercises():
+    page = (SOURCES[0].parents[2] / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"\]\(notebooks/([\w/]+)\.ipynb\)", page) == [f"{s.parent.name}/{s.stem}" for s in SOURCES]
+    assert re.search(r"There are\s+(\d+) exercises", page)[1] == str(len(EXERCISES))
