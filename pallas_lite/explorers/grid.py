@@ -201,7 +201,7 @@ class GridExplorer(Explorer):
             made.on_click(lambda _: self.set(step=min(max(self.step + by(), 0), self.trace.steps - 1)))
             return made
         return [button("◀ back", "The step before", lambda: -1), button("next ▶", "The step after", lambda: 1),
-                button("next copy ⏭", "The next step in which some block changes", self._to_change)]
+                button("next copy ▶▶", "The next step in which some block changes", self._to_change)]
 
     def _to_change(self) -> int:
         """How many steps until an operand takes another block than now."""

@@ -256,8 +256,8 @@ class DerivationStepper(Explorer):
             return made
         return [button("▲ earlier", "Move the chosen line up by one line", lambda: self.move(EARLIER)),
                 button("▼ later", "Move the chosen line down by one line", lambda: self.move(LATER)),
-                button("⏫ earliest", "Up, as far as the program stays right", lambda: self.move(EARLIER, far=True)),
-                button("⏬ latest", "Down, as far as the program stays right", lambda: self.move(LATER, far=True)),
+                button("▲▲ earliest", "Up, as far as the program stays right", lambda: self.move(EARLIER, far=True)),
+                button("▼▼ latest", "Down, as far as the program stays right", lambda: self.move(LATER, far=True)),
                 button("↶ undo", "Take the last move back", self.undo),
                 button("a better move", "Make the move that saves the most time", self.better)]
 

@@ -147,7 +147,10 @@ class BlockTuner(Explorer):
         """The machine's roofs, and the first steps."""
         figure = Figure(figsize=(9, 4.4))
         roofs = plot_roofline(self.machine, {}, figure.add_axes((0.09, 0.53, 0.89, 0.42)), title="")
-        roofs.set_ylim(roofs.get_ylim()[0] / 30)  # room for blocks that do badly
+        lowest = roofs.get_ylim()[0] / 30  # room for blocks that do badly
+        roofs.set_ylim(lowest)
+        for drops in roofs.collections:  # from each corner down to the axis
+            drops.set_segments([[(x, lowest), top] for (x, _), top in drops.get_segments()])
         plot_timeline(self.timeline, figure.add_axes((0.09, 0.11, 0.89, 0.27)), title="", steps=range(DRAWN))
         return figure
 
