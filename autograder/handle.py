@@ -47,7 +47,12 @@ class Handle:
 
     def call(self, *args: Any) -> Any:
         """What the learner's function returns for this plain data. JAX arrays come back as NumPy arrays."""
-        return self.ask("call", *args)
+        try:
+            return self.ask("call", *args)
+        except AnswerFailed as failed:
+            if len(case := f"called with {', '.join(map(repr, args))}") <= 120:
+                failed.case = case  # on what it stopped
+            raise
 
     def schedule(self, n: int, depth: int = 2, *, block_bytes: int = 1000,
                  flops: float = 1000.0) -> pallas_lite.Schedule:

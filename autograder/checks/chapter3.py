@@ -32,6 +32,9 @@ NUDGES = {
 def first_hazard(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
     """The nudge for a hazard: what was probably meant."""
     if hazard.kind == "overwrite in flight":
+        if hazard.operand == "X" and len({e.slot for e in schedule if e.operand == "X"}) == 1:
+            return ("The only slot is still being filled, and a slot takes one block at a time. With depth = 1 there "
+                    "is none next door: a block may leave only after the step has used the one before it.")
         if hazard.operand == "X":
             return ("The slot is still being filled with another block. A slot of X takes one block at a time: next "
                     "door is slot (i + 1) % depth.")

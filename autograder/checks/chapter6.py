@@ -76,6 +76,7 @@ def garbage(p) -> list[Asked]:
              "That holds for the first block of each slot. Those after it start from what it left."),
             ("the order changes nothing", after(last, c),
              "In B a block stays for r steps, so a visit adds r·c, and there are only n visits."),
+            ("a visit is a step", after(n - 1, c), "In B a visit is r steps long. How much does it add?"),
             ("there are two slots", after(n - 1, r * c, 2), "Two slots are the default. Here there are three."),
             ("there is one slot", after(n - 1, r * c, 1), "Not every visit comes to this slot, only every third."),
             ("the visit itself adds nothing", after(n - 1, r * c) - r * c,
@@ -116,17 +117,25 @@ def matrix_case(shape, block) -> tuple[str, str]:
     return f"x is f32{list(shape)}, bm = {block[0]}, bn = {block[1]}", how_cut("x", shape, block)
 
 
+def above_all(x: np.ndarray):
+    """Where a result is larger than every number of x: only what the block started with can be that large."""
+    return lambda result: np.where(result > x.max(), result, np.nan)
+
+
 @exercise("6.4", "Running max", points=2)
 def column_max(answer: Handle, trial: Trial) -> None:
     cases = trial.pick(visible=[((6, 3), (2, 3)), ((6, 8), (2, 4)), ((20, 6), (5, 3))],
                        hidden=[((8, 5), (4, 5)), ((12, 10), (3, 5)), ((18, 16), (6, 4))])
     for (m, n), (bm, bn) in cases:
         x = -1 - np.abs(random_array(trial, (m, n)))  # any block may have the largest number of a column
+        if (m, n) == cases[-1][0]:
+            x *= np.float32(1e12)  # "a very small number" has to be smaller than that
         first, last = (part.max(axis=0, keepdims=True) for part in (x[:bm], x[-bm:]))
         reduced(answer, *matrix_case((m, n), (bm, bn)), [x], [bm, bn], [x.max(axis=0, keepdims=True)],
                 [((m, n), (bm, bn)), ((1, n), (1, bn))],
-                [[(np.zeros((1, n)), "All numbers are negative, and 0 is larger than each of them. Start with a number "
-                                     "that loses against every other."),
+                [[(above_all(x),
+                   "No number of x is that large: the block started with it. Start with a number that loses against "
+                   "every other."),
                   (x.sum(axis=0, keepdims=True), "That is the sum of the column."),
                   (x.min(axis=0, keepdims=True), "That is the smallest number of the column."),
                   (last, STARTED_AGAIN + " And is the old maximum part of the new one?"),
@@ -167,7 +176,8 @@ def row_means(answer: Handle, trial: Trial) -> None:
         if blocks > 2 and n % bn:  # two slots: the tail of the last block still holds that of the block two before
             stale += x[:, n - 2 * bn:(blocks - 2) * bn].sum(axis=1, keepdims=True)
         tail = ("Past the edge a block holds what the slot held before: another block's numbers, or NaN at first. "
-                "Leave that out of the sum with jnp.where; 0 × NaN is NaN.")
+                "Leave that out of the sum with jnp.where; 0 × NaN is NaN. Does your mask count the columns of the "
+                "row, or those of the block?")
         reduced(answer, *matrix_case((m, n), (bm, bn)), [x], [bm, bn], [total / n],
                 [((m, n), (bm, bn)), ((m, 1), (bm, 1))],
                 [[(stale / n, tail), (total, "That is the sum; the mean is it divided by a number."),
@@ -220,7 +230,8 @@ def in_place(reads, writes):
 
 
 PATTERNS = (([0], [0]), ([0, 1, 2], [0, 1, 2]), ([3, 0, 1], [0, 1, 2]), ([1, 2, 3], [0, 1, 2]),
-            ([4, 5, 0, 1], [0, 1, 2, 3]), ([6, 7, 8, 0, 1], [0, 1, 2, 3, 4]), ([3, 2, 1, 0], [0, 1, 2, 3]),
+            ([0, 2, 4], [1, 3, 5]), ([1, 7], [7, 4]), ([4, 5, 0, 1], [0, 1, 2, 3]),
+            ([6, 7, 8, 0, 1], [0, 1, 2, 3, 4]), ([3, 2, 1, 0], [0, 1, 2, 3]),
             ([2, 0, 1, 3, 0, 4], [3, 5, 2, 0, 4, 1]))
 
 

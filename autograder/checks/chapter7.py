@@ -85,7 +85,9 @@ def missing_term(answer: Handle, trial: Trial) -> None:
     cases = [(1, 3, 6, 1), (2, 3, 1, 6), (2, 3, 6, 1), (5, 3, 6, 4), (12, 2, 1.25, 5), (9, 0, 4, 4)]
     if trial.hidden:
         cases = [(int(trial.rng.integers(1, 30)), *(int(q) / 4 for q in trial.rng.integers(1, 40, 3)))
-                 for _ in range(12)]
+                 for _ in range(20)]
+        # Where the port is slower, but by so little that the core's formula gives more, two slips look alike.
+        cases = [(n, a, c, s) for n, a, c, s in cases if c <= s or n * (c - s) > c]
         cases = sorted([*cases, (1, 2.5, 7, 0.5), (17, 0, 3.25, 1), (17, 0, 1, 3.25)])
     for n, alpha, copy, step in cases:
         case = f"n = {n}, alpha = {alpha:g}, copy = {copy:g}, step = {step:g} µs"
@@ -132,7 +134,9 @@ def smallest_depth(answer: Handle, trial: Trial) -> None:
             continue
         if given != int(given) or given < 1:
             raise Wrong("A depth is a whole number, 1 or more.", case=case, got=f"{given:g}",
-                        nudge="Half a slot hides nothing: round up, with math.ceil.")
+                        nudge="Half a slot hides nothing: round up, with math.ceil." if given > 0 else
+                              "Even where α is 0 a block takes up a slot: from the start of its copy to the end of its "
+                              "step.")
         depth, pace = int(given), max(copy, step)
         if depth > right:
             nudge = ("That counts the round trip at the pace of the faster part. The slower one sets the pace."
@@ -169,12 +173,14 @@ CAUSES = {
 def patient(answer: Handle, trial: Trial) -> None:
     shapes = trial.pick([(n, depth) for depth in (1, 2, 3, 5) for n in (0, 1, 2, 3, 12)],
                         [(n, depth) for n in sizes(trial, (), 0, 8) for depth in (1, 2, 3, 4, 5, 7)])
-    recordings = judge_loop(answer, trial, sorted(shapes, key=lambda s: (s[0] + s[1], s)))
+    several, single = ([s for s in shapes if (s[1] > 1) is more] for more in (True, False))
     more = [FAR.with_(name=f"toy, α = {a:g} µs", alpha=a * US)
             for a in trial.pick((), trial.rng.choice(range(4, 12), 2, False) / 2)]
-    for machine in (FAR, TOY, *more):
-        for case, n, depth, schedule in recordings:
-            _in_time(schedule, n, depth, machine, case)
+    for group in several, single:  # impatient is wrong with one slot; first comes what it is slow with
+        recordings = judge_loop(answer, trial, sorted(group, key=lambda s: (s[0] + s[1], s)))
+        for machine in (FAR, TOY, *more):
+            for case, n, depth, schedule in recordings:
+                _in_time(schedule, n, depth, machine, case)
 
 
 def _in_time(schedule: pl.Schedule, n: int, depth: int, machine: Machine, case: str) -> None:
@@ -258,7 +264,11 @@ def more_slots(p) -> list[Asked]:
              "That is the pace once latency is hidden. Two slots do not hide it."),
             ("nothing overlaps", p.N * trip, "That is one slot: a single round trip at a time."),
             ("latency is hidden, nothing else", p.N * (p.copy + p.step),
-             "That has copies and steps one after the other, and no α. Compare the three bounds.")], 0.04),
+             "That has copies and steps one after the other, and no α. Compare the three bounds."),
+            ("only α is shared out", p.N * (p.alpha / 2 + p.copy + p.step),
+             "Two whole round trips go at a time, copy and step included."),
+            ("a slot is free when its block has arrived", p.N * (p.alpha + p.copy) / 2,
+             "A slot is taken until its block has been used: Y/F belongs to the round trip.")], 0.04),
         Asked("The time with 4 slots", "µs", four, [
             ("more slots change nothing", two, "That is the time with two. Four have twice as many round trips going."),
             ("four slots hide everything", p.N * pace, "Is the latency hidden with four? Compare a quarter of a round "
@@ -271,7 +281,9 @@ def more_slots(p) -> list[Asked]:
             ("all eight slots", 8 * p.kib, "Eight are fast, but fewer are as fast."),
             ("rounded down", (enough - 1) * p.kib, "One slot more is needed: round up."),
             ("one more, to be sure", (enough + 1) * p.kib, "One slot fewer is as fast."),
-            ("one slot", p.kib, "That is one block. Each slot holds one.")], 0),
+            ("one slot", p.kib, "That is one block. Each slot holds one."),
+            ("slots are KiB", enough, "That is the number of slots. How much does each of them take?"),
+            ("bytes are KiB", enough * p.kib * 1024, "Those are bytes; a KiB has 1024 of them.")], 0),
     ]
 
 

@@ -47,8 +47,9 @@ def run(answer: Handle, case: str, fit: str, *arrays) -> KernelRun:
             failed.nudge = f"{fit}. " + (
                 "The index map says which block it is, 0, 1, 2 …; the pipeline multiplies by the block's shape itself."
                 if "not element offsets" in failed.message else
-                "The grid makes a step for each block: take its numbers of steps from x.shape, axis by axis, and see "
-                "that each index map gives the row of blocks first, then the column.")
+                "The grid makes a step for each block: take its numbers of steps from x.shape. An index map takes the "
+                "program ids in the order of the grid's axes, and gives a block index for each axis of the array, in "
+                "the order of the array's.")
         elif failed.kind == "SpecError" or "shape" in failed.message:  # JAX says so of blocks that do not broadcast
             failed.nudge = f"{fit}. See that the grid, the specs and the kernel's refs agree with that."
         raise
@@ -72,8 +73,13 @@ def the_call(run: KernelRun, arrays, shapes, case: str) -> KernelCall:
                 all(len(x.block_shape) == len(x.shape) for x in operands):
             return call
     call = run.calls[-1]
+
+    def in_and_out(inputs, outputs):
+        return " → ".join(", ".join(str(list(shape)) for shape in side) for side in (inputs, outputs))
     raise Wrong("One pallas_call should take all the operands and give the result.", case=case,
-                got=", ".join(f"{x.name}: {x.dtype}{list(x.shape)}" for x in (*call.inputs, *call.outputs)))
+                got=in_and_out((x.shape for x in call.inputs), (o.shape for o in call.outputs)),
+                expected=in_and_out((a.shape for a in arrays), shapes),
+                nudge="See the docstring: which arrays come in, which go out, and in which order?")
 
 
 def insist_blocks(call: KernelCall, block, shape, case: str) -> None:
@@ -97,6 +103,7 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
     """The values of an output are right; else says which step left the first wrong block, and what it made it from.
 
     `slips`: (the output that a known slip gives, what to say of it); the first that the wrong cell agrees with counts.
+    Where a slip leaves its mark on any result, that is a function: result -> where it shows (NaN elsewhere).
     `sources`: the block of each input that belongs to a block of the output. Without it, an input as large as the
     output goes block by block with it, if there is one output.
     """
@@ -144,7 +151,8 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
              f"{steps} read{s} {made_from}. Are those the blocks that belong to {block_name(out, block)}? If they "
              "are, look at the kernel.")
     for wrong, says in reversed(slips):  # the first that agrees is the one that stays
-        nudge = says if np.isclose(result[at], wrong[at], 1e-5, 1e-5, equal_nan=True) else nudge
+        known = wrong(result) if callable(wrong) else wrong
+        nudge = says if np.isclose(result[at], known[at], 1e-5, 1e-5, equal_nan=True) else nudge
     raise Wrong(f"{steps} leave{s} a wrong block {block_name(out, block)}, by slot {out.name}[{slot}].", case=case,
                 got=f"{out.name}{list(at)} = {result[at]:.6g}", expected=f"{expected[at]:.6g}", schedule=schedule,
                 hazard=hazard, nudge=nudge)

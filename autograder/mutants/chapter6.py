@@ -116,6 +116,19 @@ def carried(start=1, before=lambda carry: carry, after=lambda carry, block, sums
     return cumulative
 
 
+def sums_first(x, bm, bn):
+    """The right numbers in the wrong order of results."""
+    m, n = x.shape
+
+    def kernel(x_ref, o_ref, carry_ref):
+        when_first(1, lambda: carry_ref.__setitem__(..., jnp.zeros_like(carry_ref)))
+        o_ref[...] = carry_ref[...] + jnp.cumsum(x_ref[...], axis=1)
+        carry_ref[...] = o_ref[:, -1:]
+    tile = pl.BlockSpec((bm, bn), lambda i, j: (i, j))
+    return pl.pallas_call(kernel, (f32(m, n), f32(m, 1)), grid=(m // bm, n // bn), in_specs=[tile],
+                          out_specs=(tile, pl.BlockSpec((bm, 1), lambda i, j: (i, 0))))(x)
+
+
 def means(inside=lambda column, n, bn: column < n, divide=lambda n, bn, blocks: n, start=1,
           leave_out=lambda inside, x: jnp.where(inside, x, 0), blocks=pl.cdiv, step=None):
     """Row means with one part replaced."""
@@ -193,7 +206,8 @@ WRONG = {
         ("element offsets", rows(of_x=lambda i, j: (i, 3 * j)), "element offsets"),
     ],
     "6.4": [
-        ("zero is a good start", columns(first=0.0), "0 is larger"),
+        ("zero is a good start", columns(first=0.0), "loses against"),
+        ("-1000 is a very small number", columns(first=-1000.0), "loses against"),
         ("memory is a good start", columns(start=None), "what memory held"),
         ("the outer axis is the one to ask", columns(start=0), "starts afresh"),
         ("rows of blocks outside, columns inside",
@@ -218,6 +232,7 @@ WRONG = {
         ("the axis of the rows inside", carried(grid=lambda p, q: (q, p), of_x=lambda j, i: (i, j),
                                                 of_carry=lambda j, i: (i, 0)), "innermost"),
         ("refs are known by their names", carried(swapped=True), "hape"),
+        ("the sums come first", sums_first, "in which order"),
         ("the sums are enough", carried(give=1), "two arrays"),
         ("the totals are enough", carried(give=0), "two arrays"),
     ],
@@ -254,6 +269,8 @@ WRONG = {
         ("three steps after is too near", safe(lambda s, t: t < s < t + 4), "the copy out is over"),
         ("different blocks are safe, the same ones are not", lambda reads, writes: not set(reads) & set(writes),
          "you call it unsafe"),
+        ("the distance of the blocks decides",
+         lambda reads, writes: not any(w - r in (1, 2) for r, w in zip(reads, writes, strict=True)), "you call it"),
         ("a number will do", lambda reads, writes: 1, "True or False"),
     ],
 }

@@ -48,6 +48,37 @@ def fetches_after_the_step(N, A, X, Y, B):
         copy_out_wait(Y[i % depth])
 
 
+def impatient(N, A, X, Y, B):
+    """The loop as the page gives it."""
+    depth = len(X)
+    if N > 0:
+        copy_in_start(A[0], X[0])
+    for i in range(N):
+        if i + 1 < N:
+            copy_in_start(A[i + 1], X[(i + 1) % depth])
+        copy_in_wait(X[i % depth])
+        compute(X[i % depth], Y[i % depth])
+        copy_out_start(Y[i % depth], B[i])
+        copy_out_wait(Y[i % depth])
+
+
+def one_ahead(N, A, X, Y, B):
+    """Waits for copies out as late as can be, but fetches as impatient does: one block ahead, with one slot, too."""
+    depth = len(X)
+    if N > 0:
+        copy_in_start(A[0], X[0])
+    for i in range(N):
+        if i + 1 < N:
+            copy_in_start(A[i + 1], X[(i + 1) % depth])
+        copy_in_wait(X[i % depth])
+        if i >= depth:
+            copy_out_wait(Y[i % depth])
+        compute(X[i % depth], Y[i % depth])
+        copy_out_start(Y[i % depth], B[i])
+    for i in range(max(0, N - depth), N):
+        copy_out_wait(Y[i % depth])
+
+
 def depth_of_two(N, A, X, Y, B):
     return loop(slots=lambda X: min(2, len(X)))(N, A, X, Y, B)
 
@@ -109,6 +140,7 @@ WRONG = {
         ("at the pace of the faster part", lambda a, c, s: math.ceil((a + c + s) / min(c, s)),
          "slower one sets the pace"),
         ("half a slot", lambda a, c, s: (a + c + s) / max(c, s), "whole number"),
+        ("without latency no slot is needed", lambda a, c, s: math.ceil(a / max(c, s)), "end of its step"),
         ("two are always enough", lambda a, c, s: 2, "slots"),
         ("the copy alone sets the pace", lambda a, c, s: math.ceil((a + c + s) / c), "fewer do, too"),
     ],
@@ -116,6 +148,8 @@ WRONG = {
         ("waiting at once is harmless", loop(behind=lambda depth: 0), "wait-out"),
         ("one block ahead is enough", loop(ahead=lambda depth: min(1, depth - 1)), "order"),
         ("the copy out of the step before must be over", loop(behind=lambda depth: min(1, depth)), "wait-out"),
+        ("nothing needs to change", impatient, "wait-out"),
+        ("waiting later is enough", one_ahead, "order"),
         ("five slots are two", depth_of_two, "slower than pallas_call"),
         ("depth blocks ahead", loop(ahead=lambda depth: depth), "slot"),
         ("nobody needs to wait in the end", loop(last=False), "each start needs one wait"),

@@ -9,6 +9,7 @@
 
 # %%
 import logging
+import textwrap
 import warnings
 
 import jax
@@ -20,13 +21,20 @@ from jax.experimental.pallas import tpu as pltpu
 import pallas_lite as pl
 from autograder import check, personal, progress
 
-warnings.showwarning = lambda message, *_, **__: print(message)  # reports without file names in front
-# As hardware is: it says nothing, and memory holds something already. Here it is 100, so that we recognise it.
+# As hardware is: it says nothing, and memory holds something already. Here that is 100: we will recognise it.
 hardware = {"on_hazard": "ignore", "interpret": pl.InterpretParams(uninitialized_memory=100.0)}
 
 
 def f32(*shape):
     return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def report(message, *_, **__):
+    for line in str(message).splitlines():
+        print(textwrap.fill(line, 100, subsequent_indent="    "))
+
+
+warnings.showwarning = report  # what the package has to say, without file names in front
 
 
 def show_slots(schedule, operand=None, **how):
@@ -97,7 +105,7 @@ show_slots(add.trace(x).schedule, "o", notes={t: f"{v:g}" for t, v in enumerate(
 # %% [markdown]
 # Step 2 found 101 in its slot, left over from step 0, and made it 104. Read along the upper row: 100 + 1, + 3, + 5. And
 # along the lower: 100 + 2, + 4, + 6. A slot remembers, but not for the block that you mean: **stale**, as in a cache
-# that nobody refreshed. The second rule: **outputs are write-only.** It has one exception, and that is what the rest of
+# that nobody refreshed. The second rule: **outputs are write-only.** It has an exception, and that is what most of
 # this chapter is made of.
 #
 # ## The block that stays
@@ -131,7 +139,8 @@ def sum_kernel(x_ref, o_ref):
     o_ref[...] += x_ref[...]
 
 
-total = pl.pallas_call(sum_kernel, f32(1), grid=(6,), in_specs=[own_block], out_specs=one_block, **hardware)
+total = pl.pallas_call(sum_kernel, f32(1), grid=(6,), in_specs=[own_block], out_specs=one_block,
+                       **hardware)
 print("o:", total(x), "  right:", x.sum())
 
 # %% [markdown]
@@ -171,11 +180,12 @@ my_first, my_last = None, None  # the number in block (0, 0), the number in bloc
 
 eight = {"on_hazard": "ignore", "interpret": pl.InterpretParams(uninitialized_memory=8.0)}
 if my_first is None or my_last is None:
-    print("Put your two numbers into the first line and run this cell again. Then you see what comes out.")
+    print("Put your two numbers into the first line and run this cell again: then you see the result.")
 else:
     result = broken_sum(stack, 256, 256, **eight)(stack)
     hit = (result[0, 0], result[-1, -1]) == (my_first, my_last)
-    print(f"your guess: {my_first} … {my_last}, {'right to the digit' if hit else 'not quite'}\n\n{result}")
+    print(f"your guess: {my_first} … {my_last}, {'right to the digit' if hit else 'not quite'}\n")
+    print(result)
     print(f"\none number of each block:\n{result[::256, ::256]}")
 
 # %% [markdown]
@@ -254,9 +264,10 @@ if prediction is ...:
     print("Once you have a prediction in exercise 6.1, run this cell again.")
 
 for name, (grid, of_x, of_o) in orders.items():
-    call = pl.pallas_call(broken_sum_kernel, f32(n), grid=grid, in_specs=[pl.BlockSpec((None, 1), of_x)],
-                          out_specs=pl.BlockSpec((1,), of_o, pipeline_mode=three_slots), on_hazard="ignore",
-                          interpret=pl.InterpretParams(uninitialized_memory=g))
+    call = pl.pallas_call(broken_sum_kernel, f32(n), grid=grid,
+                          in_specs=[pl.BlockSpec((None, 1), of_x)],
+                          out_specs=pl.BlockSpec((1,), of_o, pipeline_mode=three_slots),
+                          on_hazard="ignore", interpret=pl.InterpretParams(uninitialized_memory=g))
     print(f"{name}: {call(pictures)}")
 
 # %% [markdown]
@@ -266,14 +277,15 @@ for name, (grid, of_x, of_o) in orders.items():
 # apart. `sums` builds every variant: which axis of the grid goes through the pictures (first or last), and along which
 # axis the kernel looks for its first step (or never).
 #
-# **Predict**, for ones and slots that start at 8, one line of blocks for each (the right sum has 8 everywhere):
+# **Predict**, for ones and slots that start at 8, what fills the 16 blocks of the result, block (0, 0) to (3, 3) in
+# one line (the right sum has 8 in all of them):
 # 1. wrong axis, but initialised when `program_id(0) == 0`;
 # 2. right axis, not initialised;
 # 3. right axis, initialised when `program_id(0) == 0`.
 
 # %%
 def sums(x, bm, bn, pictures, start, **how):
-    """The sum of a stack. `pictures`: the grid axis that adds them. `start`: the axis that pl.when asks for."""
+    """The sum of a stack. `pictures`: the axis that adds them; `start`: the one that pl.when asks for."""
     r, m, n = x.shape
 
     def kernel(x_ref, o_ref):
@@ -325,9 +337,9 @@ print(result)
 
 # %% exercise="6.2"
 def stack_sum(x: jax.Array, bm: int, bn: int) -> jax.Array:
-    """x.sum(axis=0) for x: f32[r, m, n]. A step takes bm × bn of one picture; bm divides m and bn divides n.
+    """x.sum(axis=0) for x: f32[r, m, n]. A step takes bm × bn of one picture; these divide m and n.
 
-    A stack f32[8, 1024, 1024] in blocks of 256 × 256 takes 8 × 4 × 4 steps, and 16 copies of the output.
+    A stack f32[8, 1024, 1024] in blocks of 256 × 256: 8 × 4 × 4 steps, and 16 copies of the output.
     """
     ### BEGIN SOLUTION
     def kernel(x_ref, o_ref):
@@ -379,7 +391,8 @@ def wrong_axis(pl, interpret):
 
 
 logging.disable(logging.ERROR)  # the second interpreter logs a page before it raises
-interpreters = {"interpret=True": (real_pl, True), "InterpretParams()": (real_pl, pltpu.InterpretParams()),
+interpreters = {"interpret=True": (real_pl, True),
+                "InterpretParams()": (real_pl, pltpu.InterpretParams()),
                 "pallas_lite": (pl, pl.InterpretParams())}
 for name, how in interpreters.items():
     try:
@@ -411,9 +424,9 @@ def row_sum_kernel(x_ref, o_ref):
 
 
 def row_sums(x: jax.Array, bm: int, bn: int) -> jax.Array:
-    """x.sum(axis=1, keepdims=True) for x: f32[m, n], in blocks of bm × bn; bm divides m and bn divides n.
+    """x.sum(axis=1, keepdims=True) for x: f32[m, n], in blocks of bm × bn; these divide m and n.
 
-    Set `grid`, `tile` (the spec of x) and `column` (the spec of the result, f32[m, 1], in blocks of bm × 1).
+    Set `grid`, `tile` (the spec of x) and `column` (that of the result, f32[m, 1] in blocks of bm × 1).
     """
     m, n = x.shape
     ### BEGIN SOLUTION
@@ -441,12 +454,12 @@ check("6.3", row_sums)
 
 # %% [markdown]
 # ### Exercise 6.4 · Running max
-# The largest number of every *column*. Write the kernel, too. Take care what it starts with: the numbers may all be
-# negative.
+# The largest number of every *column*. Write the kernel, too. Take care what it starts with: all numbers may be
+# negative, and as far below zero as f32 goes.
 
 # %% exercise="6.4"
 def column_max(x: jax.Array, bm: int, bn: int) -> jax.Array:
-    """x.max(axis=0, keepdims=True) for x: f32[m, n], in blocks of bm × bn; bm divides m and bn divides n.
+    """x.max(axis=0, keepdims=True) for x: f32[m, n], in blocks of bm × bn; these divide m and n.
 
     The result is f32[1, n], in blocks of 1 × bn, each copied out once.
     """
@@ -498,7 +511,8 @@ def rise_kernel(x_ref, last_ref, o_ref):
 
 x = jnp.array([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0])
 four = pl.BlockSpec((4,), lambda t: (t,))
-rise = pl.pallas_call(rise_kernel, [f32(1), f32(8)], grid=(2,), in_specs=[four], out_specs=[one_block, four])
+rise = pl.pallas_call(rise_kernel, [f32(1), f32(8)], grid=(2,), in_specs=[four],
+                      out_specs=[one_block, four])
 last, o = rise(x)
 print("last:", last, "  copies of last:", rise.trace(x).schedule.copies("last"))
 print("o:    ", o)
@@ -556,8 +570,8 @@ check("6.5", cumulative)
 # ## The tail
 #
 # Ten numbers, blocks of four: the third block reaches past the edge. The pipeline copies the part that exists, and
-# the rest of the slot keeps what it held. x is 1, 2, … 10; memory starts at 100. **Predict** the sum that this right
-# looking kernel gives. (Which slot does the third block use, and who was there before?)
+# the rest of the slot keeps what it held. x is 1, 2, … 10; memory starts at 100. **Predict** the sum that this
+# right-looking kernel gives. (Which slot does the third block use, and who was there before?)
 
 # %%
 def sum_of_block_kernel(x_ref, o_ref):
@@ -575,7 +589,8 @@ show_slots(tailed.trace(x).schedule, "x", title="the slots of x")
 
 # %% [markdown]
 # 7 too many, and no 100 in sight: the third block came to slot 0, where block 0 had been. Its 9 and 10 overwrote 1 and
-# 2, and the 3 and 4 stayed and were summed up once more. With fewer blocks it would have been the 100.
+# 2, and the 3 and 4 stayed and were summed up once more. (With only two blocks, nobody would have been in the slot of
+# the second one before, so its tail would be 100s.)
 #
 # Elementwise kernels need not care: what they write past the edge is dropped. A reduction must **mask** its tail. The
 # obvious way is to multiply it by 0. **Predict** what becomes of that if memory holds NaN, "not a number":
@@ -653,7 +668,8 @@ def a_kernel(x_ref, o_ref):  # the squares of x, once as they are, and once time
     o_ref[...] = x_ref[...] * (pl.program_id(1) + 1)
 
 
-call_a = pl.pallas_call(a_kernel, f32(2, 6, 10), grid=(2, 2), in_specs=[pl.BlockSpec((3, 10), lambda i, k: (i, 0))],
+call_a = pl.pallas_call(a_kernel, f32(2, 6, 10), grid=(2, 2),
+                        in_specs=[pl.BlockSpec((3, 10), lambda i, k: (i, 0))],
                         out_specs=pl.BlockSpec((None, 3, 10), lambda i, k: (k, i, 0)))
 
 
@@ -681,7 +697,8 @@ def d_kernel(x_ref, o_ref):  # each number minus its left neighbour
     o_ref[:, 1:] = x_ref[:, 1:] - x_ref[:, :-1]
 
 
-call_d = pl.pallas_call(d_kernel, f32(6, 10), grid=(2,), in_specs=[pl.BlockSpec((3, 10), lambda i: (i, 0))],
+call_d = pl.pallas_call(d_kernel, f32(6, 10), grid=(2,),
+                        in_specs=[pl.BlockSpec((3, 10), lambda i: (i, 0))],
                         out_specs=pl.BlockSpec((3, 10), lambda i: (i, 0)))
 
 
@@ -692,7 +709,8 @@ def e_kernel(x_ref, o_ref):  # the smallest number of each row
     o_ref[...] = jnp.minimum(o_ref[...], x_ref[...].min(axis=1, keepdims=True))
 
 
-call_e = pl.pallas_call(e_kernel, f32(6, 1), grid=(2, 3), in_specs=[pl.BlockSpec((3, 4), lambda i, j: (i, j))],
+call_e = pl.pallas_call(e_kernel, f32(6, 1), grid=(2, 3),
+                        in_specs=[pl.BlockSpec((3, 4), lambda i, j: (i, j))],
                         out_specs=pl.BlockSpec((3, 1), lambda i, j: (i, 0)))
 
 # %% [markdown]
@@ -702,6 +720,7 @@ call_e = pl.pallas_call(e_kernel, f32(6, 1), grid=(2, 3), in_specs=[pl.BlockSpec
 # past the edge get into the result), or `"fine"`.
 
 # %% exercise="6.7"
+# faults = {"a": …, "b": …, "c": …, "d": …, "e": …}, for each kernel one of the six names
 ### BEGIN SOLUTION
 faults = {"a": "written input", "b": "revisit", "c": "fine", "d": "unwritten", "e": "tail"}
 ### END SOLUTION
@@ -788,9 +807,9 @@ for by in (-1, 0, 1, 2, 3):
 
 # %% exercise="6.8"
 def aliasing_is_safe(reads: list[int], writes: list[int]) -> bool:
-    """Is there no race, if step t reads block reads[t] and writes block writes[t] of one array? Two slots each.
+    """Is there no race, if step t reads block reads[t] and writes block writes[t]? Two slots each.
 
-    Each step reads another block than the step before, and no block is written twice.
+    Both are blocks of one array. Each step reads another than the step before; none is written twice.
 
     >>> aliasing_is_safe([0, 1, 2], [0, 1, 2]), aliasing_is_safe([3, 0, 1], [0, 1, 2])
     (True, False)

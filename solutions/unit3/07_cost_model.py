@@ -13,6 +13,7 @@
 # %%
 import itertools
 import math
+import textwrap
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +37,7 @@ def stream(N, A, X, Y, B):
 
 
 def in_time(n, alpha, copy, step, depth=2, loop=stream):
-    """The timeline of n blocks. A copy leaves the memory in `copy` µs, arrives `alpha` later; a step takes `step`."""
+    """The timeline of n blocks. A copy leaves in `copy` µs, arrives `alpha` later; then `step` µs."""
     schedule = pl.record(loop, n, depth=depth, block_bytes=round(1000 * copy), flops=1000 * step)
     return pl.timeline(schedule, TOY.with_(alpha=alpha * 1e-6))
 
@@ -44,8 +45,8 @@ def in_time(n, alpha, copy, step, depth=2, loop=stream):
 _, axes = plt.subplots(3, figsize=(9, 6), layout="constrained")
 for ax, (copy, step) in zip(axes, [(1, 6), (6, 1), (1, 1)], strict=True):
     t = in_time(12, 3, copy, step)
-    pl.plot_timeline(t, ax, limit=80e-6, title=f"copy {copy} µs, step {step} µs: {t.total * 1e6:.4g} µs in all, core "
-                                               f"busy {t.utilisation:.0%}")
+    in_all = f"{t.total * 1e6:.4g} µs in all, core busy {t.utilisation:.0%}"
+    pl.plot_timeline(t, ax, limit=80e-6, title=f"copy {copy} µs, step {step} µs: {in_all}")
 plt.show()
 
 # %% [markdown]
@@ -74,9 +75,10 @@ for m in TPU_V5E, TPU_V6E, H100:
 print("α is our assumption; the other numbers have sources:", TPU_V5E.sources["beta"])
 
 # %% [markdown]
-# Memory is slower than the core by orders of magnitude, so a kernel should do much with each byte. Whether it can
-# depends on what it computes. **Predict:** a block becomes twice as wide and twice as high. Do the operations for
-# each byte change, for an add, and for the product of two matrices?
+# Memory is slower than the core: a few operations fit beside each byte, or hundreds where the core multiplies
+# matrices. So a kernel should do much with each byte. Whether it can depends on what it computes. **Predict:** a block
+# becomes twice as wide and twice as high. Do the operations for each byte change, for an add, and for the product of
+# two matrices?
 
 # %%
 def add_kernel(x_ref, y_ref, o_ref):
@@ -92,7 +94,8 @@ for kernel in add_kernel, product_kernel:
         block = jax.ShapeDtypeStruct((b, b), jnp.float32)
         s = pl.pallas_call(kernel, out_shape=block).trace(block, block).schedule
         X, Y = sum(operand.block_bytes for operand in s.operands), s.flops
-        print(f"{s.name:15} {b:3} × {b:<3}  Y = {Y:10,.0f} operations on X = {X:7,} bytes: {Y / X:6.2f} a byte")
+        print(f"{s.name:15} {b:3} × {b:<3}", end="  ")
+        print(f"Y = {Y:10,.0f} operations on X = {X:7,} bytes: {Y / X:6.2f} a byte")
 
 # %% [markdown]
 # For an elementwise kernel X and Y grow together, and no block size helps. In a product of matrices, operations grow
@@ -116,7 +119,8 @@ for kernel in add_kernel, product_kernel:
 N, alpha, depth = 12, 3, 2
 print("copy step   compute  bandwidth  latency   simulated")
 for copy, step in (1, 6), (6, 1), (1, 1):
-    by_core, by_port, by_slots = alpha + copy + N * step, alpha + N * copy, N * (alpha + copy + step) / depth
+    by_core, by_port = alpha + copy + N * step, alpha + N * copy
+    by_slots = N * (alpha + copy + step) / depth
     simulated = in_time(N, alpha, copy, step).total * 1e6
     print(f"{copy:4} {step:4} {by_core:8} {by_port:10} {by_slots:10.1f} {simulated:10.1f}")
 
@@ -132,10 +136,11 @@ for copy, step in (1, 6), (6, 1), (1, 1):
 STUDENT = ""  # your course id
 
 mine = personal("7.1", STUDENT)
-print(f"N = {mine.N} steps, X = {mine.X / 1e3:g} kB and Y = {mine.Y / 1e6:g} million operations a step, depth 2\n")
+print(f"N = {mine.N} steps, two slots, a step moves X = {mine.X / 1e3:g} kB", end=" ")
+print(f"and does Y = {mine.Y / 1e6:g} million operations\n")
 for name, m in ("A", mine.A), ("B", mine.B), ("C", mine.C):
-    beta, F = m["beta"] / 1e9, m["F"] / 1e9
-    print(f"machine {name}:  α = {m['alpha'] * 1e6:2.0f} µs   β = {beta:5.1f} GB/s   F = {F:4.0f} G operations/s")
+    print(f"machine {name}:  α = {m['alpha'] * 1e6:2.0f} µs", end="   ")
+    print(f"β = {m['beta'] / 1e9:5.1f} GB/s   F = {m['F'] / 1e9:4.0f} G operations/s")
 
 # %% [markdown]
 # Predict six things in a row: the time on A in **µs** and its bound (`"compute"`, `"bandwidth"` or `"latency"`), then
@@ -171,15 +176,16 @@ check("7.1", prediction, student=STUDENT)
 # %% [markdown]
 # ## The term that the short formula omits
 #
-# Two of three predictions were off by a little. To see what is missing, take latency out of the game: give the
-# pipeline as many slots as blocks. **Predict:** for a copy of 6 µs and a step of 1 µs, is the short formula too low
-# by 1, by 3, or by 6?
+# For two of the three kernels of this page the largest bound was 1 µs too low. To see what is missing, take latency
+# out of the game: give the pipeline as many slots as blocks. **Predict:** for a copy of 6 µs and a step of *4* µs, is
+# it too low by 1 again, by 4, or by 6?
 
 # %%
 print("   N  copy  step   largest short formula    simulated")
 for n, copy, step in [(12, 1, 6), (12, 6, 1), (12, 6, 4), (40, 6, 4), (12, 4, 4), (1, 6, 1)]:
     short = max(3 + copy + n * step, 3 + n * copy)
-    print(f"{n:4} {copy:5} {step:5} {short:20} {in_time(n, 3, copy, step, depth=n).total * 1e6:14.1f}")
+    t = in_time(n, 3, copy, step, depth=n)
+    print(f"{n:4} {copy:5} {step:5} {short:20} {t.total * 1e6:14.1f}")
 
 t = in_time(5, 3, 6, 4, depth=5)
 _, ax = plt.subplots(figsize=(9, 2), layout="constrained")
@@ -192,7 +198,7 @@ plt.show()
 
 # %% exercise="7.2"
 def stream_time(n: int, alpha: float, copy: float, step: float) -> float:
-    """Modelled µs of `stream` over n ≥ 1 blocks with n slots: latency alpha, copy = X/β and step = Y/F, all in µs.
+    """Modelled µs of `stream`, n ≥ 1 blocks, n slots: latency alpha, copy = X/β, step = Y/F, all in µs.
 
     >>> stream_time(12, 3, 1, 6)
     76
@@ -229,7 +235,8 @@ check("7.2", stream_time)
 print("slots   time     core busy   bound        SRAM for X")
 for depth in range(1, 9):
     t = in_time(48, 3, 1, 1, depth)
-    print(f"{depth:5} {t.total * 1e6:6.1f} µs {t.utilisation:9.0%}   {t.bound:11} {depth * 1000:6,} bytes")
+    print(f"{depth:5} {t.total * 1e6:6.1f} µs {t.utilisation:9.0%}", end="   ")
+    print(f"{t.bound:11} {depth * 1000:6,} bytes")
 
 _, axes = plt.subplots(2, figsize=(9, 4), layout="constrained")
 for ax, depth in zip(axes, (2, 5), strict=True):
@@ -246,7 +253,7 @@ plt.show()
 
 # %% exercise="7.3"
 def smallest_depth(alpha: int, copy: int, step: int) -> int:
-    """The smallest depth at which `stream` is not held up by latency. alpha ≥ 0, copy ≥ 1 and step ≥ 1, in ns.
+    """The smallest depth at which latency does not hold `stream` up; alpha ≥ 0, copy, step ≥ 1, in ns.
 
     >>> smallest_depth(3000, 1000, 1000)
     5
@@ -295,13 +302,14 @@ print(f"{len(cases)} pipelines, largest difference from the simulation: {worst:.
 
 # %%
 for m in TPU_V5E, TPU_V6E:
-    print(f"{m.name}: α·β = {m.alpha * m.beta / 2**20:.2f} MiB of the {m.sram_bytes / 2**20:g} MiB of one kernel")
+    on_the_way, room = m.alpha * m.beta / 2**20, m.sram_bytes / 2**20
+    print(f"{m.name}: α·β = {on_the_way:.2f} MiB of the {room:g} MiB of one kernel")
 
 print("\nsquare blocks of an f32 add on the v5e: three operands, so X = 12·b² bytes")
 for b in 128, 256, 512:
-    copy, step = 12 * b * b / TPU_V5E.beta, b * b / TPU_V5E.flops
-    need = (TPU_V5E.alpha + copy + step) / max(copy, step)
-    print(f"  b = {b}:  X/β = {copy * 1e6:.2f} µs, α = {TPU_V5E.alpha * 1e6:.0f} µs, so {math.ceil(need)} slots")
+    alpha, copy, step = TPU_V5E.alpha, 12 * b * b / TPU_V5E.beta, b * b / TPU_V5E.flops
+    need = math.ceil((alpha + copy + step) / max(copy, step))
+    print(f"  b = {b}:  X/β = {copy * 1e6:.2f} µs, α = {alpha * 1e6:.0f} µs, so {need} slots")
 
 # %% [markdown]
 # A twentieth. A TPU has room for blocks so large that one of them on the way covers α, and *two* slots do. So two are
@@ -324,7 +332,8 @@ def call_in_time(n, alpha, copy, step, depth=2):
     x, cells = jax.ShapeDtypeStruct((n * 250 * copy,), jnp.float32), 250 * copy
     spec = pl.BlockSpec((cells,), lambda i: (i,), pipeline_mode=pl.Buffered(depth))
     cost = pl.CostEstimate(flops=n * 1000 * step)  # so the kernel takes as long as we say
-    call = pl.pallas_call(add_one_kernel, x, grid=(n,), in_specs=[spec], out_specs=spec, cost_estimate=cost)
+    call = pl.pallas_call(add_one_kernel, x, grid=(n,), in_specs=[spec], out_specs=spec,
+                          cost_estimate=cost)
     return call.trace(x).timeline(TOY.with_(alpha=alpha * 1e-6))
 
 
@@ -339,7 +348,7 @@ for name, t in ("inputs only", in_time(12, 3, 1, 6)), ("with outputs", call_in_t
 # Real machines have *one* port for both ways; for them, X is all the bytes of a step, in and out. And outputs can
 # hold things up in ways that no bound knows. A timeline keeps account: `terms` are the three bounds, `excess` splits
 # by cause what is above the largest of them. Here is a loop that has five slots of each and is impatient with its
-# copies out. **Predict:** how many of its µs are lost to waiting for them?
+# copies out. Again 1 µs, 1 µs, and 3 µs on the way, each way. **Predict:** how many µs does it need for 24 blocks?
 
 # %%
 def impatient(N, A, X, Y, B):
@@ -365,16 +374,19 @@ account("impatient", in_time(24, 3, 1, 1, 5, impatient))
 account("pallas_call, the same slots and blocks", call_in_time(24, 3, 1, 1, 5))
 
 # %% [markdown]
-# A loop that is bound by its own waits is bound by no machine: it is *written* too slow, and the report says which
-# kind of wait to look at. (`order`: fetches that start later than the slots would allow.)
+# Each step waits 4 µs for its copy out: the last of these waits is `drain`, the others are `wait-out` and `order`
+# together. Why are they shared out? The account says what you would *win* if a cause were gone. Without the waits
+# (`wait-out`) much is won, but not all: the fetches still start later than the slots would allow (`order`).
+#
+# A loop that is bound by its own waits is bound by no machine: it is *written* too slow.
 #
 # ### Exercise 7.4 · Five slots and none the faster
-# `impatient` is right, and slow for two reasons. Mend it, so that it takes no longer than `pallas_call` for any N and
-# any depth. When the first reason is gone, the account names the second.
+# `impatient` is right with two slots or more, and slow for two reasons. Mend it, so that it takes no longer than
+# `pallas_call` for any N and any depth (1 included). When the first reason is gone, the account names the second.
 
 # %% exercise="7.4"
 def patient(N, A, X, Y, B):
-    """What `impatient` computes, at the speed that depth = len(X) = len(Y) slots allow. Right for every N ≥ 0."""
+    """What `impatient` computes, as fast as depth = len(X) = len(Y) slots allow. Any N ≥ 0, depth ≥ 1."""
     ### BEGIN SOLUTION
     depth = len(X)
     for i in range(min(depth - 1, N)):
@@ -425,13 +437,16 @@ except NotImplementedError:
 def squares(kernel, b, depth, n=2048):
     x = jax.ShapeDtypeStruct((n, n), jnp.float32)
     spec = pl.BlockSpec((b, b), lambda i, j: (i, j), pipeline_mode=pl.Buffered(depth))
-    return pl.pallas_call(kernel, x, grid=(n // b, n // b), in_specs=[spec, spec], out_specs=spec).trace(x, x)
+    call = pl.pallas_call(kernel, x, grid=(n // b, n // b), in_specs=[spec, spec], out_specs=spec)
+    return call.trace(x, x)
 
 
 sizes = 128, 256, 512, 1024
 _, ax = plt.subplots(figsize=(9, 3.8), layout="constrained")
-timelines = {depth: {b: squares(add_kernel, b, depth).timeline(TPU_V5E) for b in sizes} for depth in (1, 2, 3, 4)}
-pl.plot_sweep(timelines, ax, xlabel="b, for blocks of b × b", title="x + y of f32[2048, 2048] on a TPU v5e, modelled")
+timelines = {depth: {b: squares(add_kernel, b, depth).timeline(TPU_V5E) for b in sizes}
+             for depth in (1, 2, 3, 4)}
+pl.plot_sweep(timelines, ax, xlabel="b, for blocks of b × b",
+              title="x + y of f32[2048, 2048] on a TPU v5e, modelled")
 plt.show()
 
 # %% [markdown]
@@ -441,7 +456,8 @@ plt.show()
 #
 # Now Horner's rule from chapter 5: 90 operations for each element, so that core and port are nearly in balance. There
 # is a best size *in the middle* now, since a large block makes a long bubble: at both ends a whole block is moved
-# while the core rests.
+# while the core rests. (In its account, `port queue` is the time that copies in lose behind copies out, in the one
+# port of the v5e.)
 #
 # ### Exercise 7.5 · Hit the target
 # Find block height, block width and depth for `horner_kernel` on f32[2048, 2048], so that it takes at most **66 µs**
@@ -493,13 +509,15 @@ check("7.5", choice)
 print("more slots, same latency:")
 for depth in 2, 3, 5, 8:
     t = in_time(48, 3, 1, 1, depth)
-    print(f"  α = 3 µs, {depth} slots: fill {t.fill * 1e6:.0f} µs, {t.total * 1e6:.0f} µs in all")
+    fill, in_all = t.fill * 1e6, t.total * 1e6
+    print(f"  α = 3 µs, {depth} slots: fill {fill:.0f} µs, {in_all:.0f} µs in all")
 
 print("as many slots as the latency needs:")
 for latency in 0, 1, 3, 6:
     depth = math.ceil((latency + 1 + 1) / max(1, 1))
     t = in_time(48, latency, 1, 1, depth)
-    print(f"  α = {latency} µs, {depth} slots: fill {t.fill * 1e6:.0f} µs, {t.total * 1e6:.0f} µs in all")
+    fill, in_all = t.fill * 1e6, t.total * 1e6
+    print(f"  α = {latency} µs, {depth} slots: fill {fill:.0f} µs, {in_all:.0f} µs in all")
 
 # %% [markdown]
 # Nothing happens. Fill is α + X/β, whatever the number of slots: a slot is room, not a stage to pass through. But
@@ -521,7 +539,8 @@ for n in 4, 12, 36, 48, 108:
 
 # %%
 mine = personal("7.6", STUDENT)
-print(f"N = {mine.N} blocks of {mine.kib} KiB.   α = {mine.alpha} µs   X/β = {mine.copy} µs   Y/F = {mine.step} µs")
+print(f"N = {mine.N} blocks of {mine.kib} KiB", end="   ")
+print(f"α = {mine.alpha} µs   X/β = {mine.copy} µs   Y/F = {mine.step} µs")
 
 # %% [markdown]
 # Predict four numbers: the modelled **µs** with 2, with 4 and with 8 slots (within 4 %), and the **KiB** of SRAM of
@@ -530,8 +549,9 @@ print(f"N = {mine.N} blocks of {mine.kib} KiB.   α = {mine.alpha} µs   X/β = 
 # %% exercise="7.6"
 # prediction = µs with 2 slots, µs with 4, µs with 8, KiB of the smallest depth that is as fast as 8
 ### BEGIN SOLUTION
-trip, pace = mine.alpha + mine.copy + mine.step, max(mine.copy, mine.step)
-prediction = [mine.N * max(trip / depth, pace) for depth in (2, 4, 8)] + [math.ceil(trip / pace) * mine.kib]
+prediction = [mine.N * max((mine.alpha + mine.copy + mine.step) / depth, mine.copy, mine.step)
+              for depth in (2, 4, 8)]
+prediction += [mine.kib * math.ceil((mine.alpha + mine.copy + mine.step) / max(mine.copy, mine.step))]
 ### END SOLUTION
 
 # %% check="7.6"
@@ -553,14 +573,18 @@ check("7.6", prediction, student=STUDENT)
 # %% [markdown]
 # ## A real call
 #
-# All of this stands in one printout, for any kernel and any machine:
+# All of this stands in one printout, for any kernel and any machine. **Predict,** for the add with two slots: what is
+# it bound by in blocks of 128 × 128, and what in blocks of 512 × 512?
 
 # %%
-print(squares(add_kernel, 128, 2).timeline(TPU_V5E))
-print()
-print(squares(add_kernel, 512, 2).timeline(TPU_V5E))
+for b in 128, 512:
+    report = str(squares(add_kernel, b, 2).timeline(TPU_V5E))
+    print(f"b = {b}:", textwrap.fill(report, 95, subsequent_indent="  "))
 
 # %% [markdown]
+# The small blocks are held up by latency, and by what comes with it: while the core waits for a copy out, it starts no
+# fetch. The large ones are almost at the bandwidth bound, and nothing is left to win.
+#
 # ## What you take along
 #
 # - A machine is α, β and F; a kernel is N, X and Y. The largest of three bounds decides: N·Y/F, N·X/β, N·(α + X/β +
