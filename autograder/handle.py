@@ -58,16 +58,16 @@ class Handle:
                  flops: float = 1000.0) -> pallas_lite.Schedule:
         """The schedule of the learner's loop(N, A, X, Y, B) over `n` blocks, as pallas_lite.record gives it."""
         cost = {"block_bytes": block_bytes, "flops": flops}
-        data = self.ask("schedule", n, depth, cost)
-        try:
-            told = pallas_lite.Schedule.from_plain(data)
-            # The verifier's time grows faster than the schedule; a right loop does about five things a step.
-            if len(told) > 20 * (n + depth) + 100:
-                raise Wrong(f"The loop does {len(told)} things for {n} steps. Check its bounds.",
-                            case=f"N = {n}, depth = {depth}")
-            return _replay(told, n, depth, cost)
-        except pallas_lite.PallasLiteError as error:
-            raise Wrong(f"What your loop did is not a schedule: {text(str(error))}") from None
+        return _believed(self.ask("schedule", n, depth, cost), n, depth, cost)
+
+    def pipeline(self, grid, kernel, into, out, blocks: np.ndarray) -> tuple[pallas_lite.Schedule, Any]:
+        """The learner's double_buffered_pipeline, called with these slices: its loop's schedule, and B from `blocks`.
+
+        `kernel`: factor, summand and whether it turns a block upside down. `into`, `out`: the block of each step.
+        """
+        data = self.ask("pipeline", grid, kernel, into, out, blocks)
+        told, values = (data.get("schedule"), data.get("values")) if isinstance(data, dict) else (None, None)
+        return _believed(told, len(blocks), 2, {}), values
 
     def kernel(self, *arrays: Any) -> "KernelRun":
         """Calls the learner's function on jax arrays; returns its result and every pallas_call that it made."""
@@ -101,6 +101,19 @@ def _through_the_wire(value):
     arrays = []
     packed = wire.pack(value, arrays)
     return wire.unpack(packed, [np.array(a) for a in arrays])
+
+
+def _believed(data, n: int, depth: int, cost: dict) -> pallas_lite.Schedule:
+    """The schedule that came as plain data, recorded anew. Raises Wrong if it is none."""
+    try:
+        told = pallas_lite.Schedule.from_plain(data)
+        # The verifier's time grows faster than the schedule; a right loop does about five things a step.
+        if len(told) > 20 * (n + depth) + 100:
+            raise Wrong(f"The loop does {len(told)} things for {n} steps. Check its bounds.",
+                        case=f"N = {n}, depth = {depth}")
+        return _replay(told, n, depth, cost)
+    except pallas_lite.PallasLiteError as error:
+        raise Wrong(f"What your loop did is not a schedule: {text(str(error))}") from None
 
 
 def _replay(told, n, depth, cost):

@@ -44,10 +44,10 @@ class _Place:
     __repr__ = __str__
 
     def _no_value(self, *_):
-        raise PipelineError(f"{self} is a place, not a value, so nothing can be added to it or multiplied with it "
-                            "here. compute(X[i], Y[j]) runs the kernel on slots.")
+        raise PipelineError(f"{self} is a place, not a value, so nothing can be computed with it here. "
+                            "compute(X[i], Y[j]) runs the kernel on slots.")
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _no_value
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __neg__ = __getitem__ = _no_value
 
 
 @dataclass(frozen=True, eq=False)

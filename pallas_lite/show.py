@@ -29,7 +29,8 @@ from .timeline import Timeline, timeline, unit_of
 from .verify import Hazard, Hazards, verify
 
 MOST_VALUES, MOST_LINES = 8, 24  # of B; of a listing, before its middle is left out
-TEXT = "line-height:1.3;font-family:monospace;white-space:pre;overflow-x:auto;margin:0 0 6px"
+TEXT = "font:12px/1.3 monospace;white-space:pre;overflow-x:auto;margin:0 0 6px"
+SMALL = TEXT.replace("12px", "11px")  # so that a table fits beside the listing
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class View:
         """Of each event: the line of the cell that called it, the modelled time (µs, ns) at which a copy or step starts
         or a wait ends, the event, and what is wrong with it. The middle of a long one is left out: a row of blanks."""
         unit, _ = unit_of(self.timeline.total)
-        bad = {n: h.kind for h in self.hazards[:1] for n in h.events}
+        bad = {n: f"✗ {h.kind}" if n == h.events[-1] else "✗" for h in self.hazards[:1] for n in h.events}
         rows = [(str(line or ""), f"{time / unit:.4g}", self.schedule.describe(e), bad.get(n, ""))
                 for n, (e, time, (line, _)) in enumerate(zip(
                     self.schedule, self.timeline.times, self.schedule.calls or [(0, None)] * len(self.schedule),
@@ -95,14 +96,16 @@ class View:
         unit, name = unit_of(t.total)
         # No bound here: for a loop whose order holds it up, the largest of the bounds is not what limits it.
         title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
-        ax = Figure(figsize=(6.1, 2.3), layout="constrained").add_subplot()
-        picture = svg(plot_timeline(t, ax, hazards=self.hazards[:1], limit=self.limit, title=title),
-                      f"Timeline. {title}")
+        ax = Figure(figsize=(5.7, 2.2), layout="constrained").add_subplot()
+        picture = svg(plot_timeline(t, ax, hazards=self.hazards[:1], limit=self.limit, title=""), f"Timeline. {title}")
+        table = self.schedule.table({n: "" for h in self.hazards[:1] for n in h.events[-1:]})
         words = html.escape("\n".join(filter(None, [self.verdict, self.values])))
         return (f'<div class="pallas-lite-view"><pre style="{TEXT}">{words}</pre>'
                 '<div style="display:flex;flex-wrap:wrap;gap:6px 16px;align-items:flex-start">'
                 f'<pre style="{TEXT}" class="pallas-lite-listing">{self._program(name)}</pre>'
-                f'<div style="flex:1 1 400px;min-width:0">{picture}<pre style="{TEXT}">{html.escape(self.table)}</pre>'
+                f'<div style="flex:1 1 400px;min-width:0">'
+                f'<div style="{SMALL};font-weight:bold">{html.escape(title)}</div>{picture}'
+                f'<pre style="{SMALL};margin-top:6px">{html.escape(table)}</pre>'
                 '</div></div></div>')
 
     def _program(self, unit: str) -> str:
@@ -113,7 +116,7 @@ class View:
         for line, time, event, wrong in rows:
             margin = f'<span style="opacity:.65">{line:>{wide[0]}} {time:>{wide[1]}}</span>  '
             event = html.escape(event)
-            lines.append(margin + (f"<b>{event}  ✗ {html.escape(wrong)}</b>" if wrong else event))
+            lines.append(margin + (f"<b>{event}  {html.escape(wrong)}</b>" if wrong else event))
         return "\n".join(lines)
 
 

@@ -2,7 +2,9 @@
 
 Next: ../mutants/chapter3.py, planted wrong answers that these checks must refuse, and right ones that they must take.
 """
+import contextlib
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable
 
@@ -12,7 +14,7 @@ import pallas_lite as pl
 from pallas_lite.hardware import TOY, Machine
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
-from ..handle import Handle, close
+from ..handle import Handle, close, same_array
 from .kernels import contract
 from .naming import insist_names
 
@@ -63,12 +65,24 @@ def loop_error(failed: AnswerFailed, trial: Trial, n: int, depth: int) -> str:
         return ""
     if n == 0:
         return "With no blocks there is no first copy to start and no last one to wait for: guard both ends."
-    if re.search(r"[AB]\[-?\d+\] does not exist", failed.message):
+    if re.search(r"[AB]\[-?\d+\] does not exist|has no step", failed.message):
         return "Which blocks and slots are there in this case? Say when the copy should not happen."
     if depth == 1:
         where = "Exercise 3.2 has" if trial.number == "3.2" else "With depth = 1 there is"
         return f"{where} one slot of each: X[0] and Y[0]."
     return ""
+
+
+@contextlib.contextmanager
+def asking(case: str, trial: Trial, n: int, depth: int):
+    """What a loop raises about blocks and slots becomes a wrong answer, with its nudge."""
+    try:
+        yield
+    except AnswerFailed as failed:
+        if failed.kind not in ("BlockIndexError", "PipelineError"):
+            raise
+        line = f" Your line: {failed.line.strip()}" if failed.line else ""
+        raise Wrong(failed.message + line, case=case, nudge=loop_error(failed, trial, n, depth)) from None
 
 
 def judge_loop(answer: Handle, trial: Trial, cases: Iterable[tuple[int, int]], *,
@@ -80,13 +94,8 @@ def judge_loop(answer: Handle, trial: Trial, cases: Iterable[tuple[int, int]], *
     recordings = []
     for n, depth in cases:
         case = f"N = {n}, depth = {depth}"
-        try:
+        with asking(case, trial, n, depth):
             schedule = answer.schedule(n, depth)
-        except AnswerFailed as failed:
-            if failed.kind not in ("BlockIndexError", "PipelineError"):
-                raise
-            line = f" Your line: {failed.line.strip()}" if failed.line else ""
-            raise Wrong(failed.message + line, case=case, nudge=loop_error(failed, trial, n, depth)) from None
         check_races(schedule, n, case)
         check_blocks(schedule, n, case, source)
         check_values(schedule, n, case, source, trial)
@@ -310,12 +319,47 @@ def faster(answer: Handle, trial: Trial) -> None:
                          "before that line, and no sooner: the next fetch will start earlier.")
 
 
-@exercise("3.9", "Grid and slices", points=3)
+# grid, kernel (factor, summand, upside down), block of A and block of B for each step
+PROGRAMS = [
+    ((1,), (3, -1, False), [0], [0]),
+    ((2,), (3, -1, False), [1, 0], [0, 1]),
+    ((3,), (-2, 5, True), [0, 1, 2], [0, 2, 1]),
+    ((2, 2), (4, 7, False), [0, 1, 2, 3], [0, 2, 1, 3]),
+    ((5,), (1, 0, True), [0, 0, 2, 2, 4], [4, 3, 2, 1, 0]),
+    ((3, 1, 2), (-1, 2, False), [5, 3, 1, 4, 2, 0], [0, 1, 2, 3, 4, 5]),
+    ((0,), (2, 0, False), [], []),
+]
+
+
+def some_programs(rng: np.random.Generator) -> list:
+    """Programs that no one can know: slices are drawn, those of A with repeats, those of B without."""
+    def program(grid):
+        n, kernel = math.prod(grid), (int(rng.integers(2, 9)), int(rng.integers(-9, 9)), bool(rng.integers(2)))
+        return grid, kernel, rng.integers(n, size=n).tolist(), rng.permutation(n).tolist()
+    shapes = [(1,), (2,), (3,), (1, 4), (2, 3), (7,), (2, 2, 2), (3, 3), (0,), (2, 0)]
+    return [program(grid) for grid in (*shapes, (int(rng.integers(10, 20)),), (2, int(rng.integers(3, 9))))]
+
+
+@exercise("3.9", "Grid, kernel and slices", points=3)
 def general(answer: Handle, trial: Trial) -> None:
-    def source(n, i):
-        side = int(n**0.5)
-        return i % side * side + i // side if side * side == n else n - 1 - i
-    ns = trial.pick((0, 1, 2, 3, 4, 8, 9), (*range(10), 15, 16, *map(int, trial.rng.integers(17, 24, 2)), 25))
-    recordings = judge_loop(answer, trial, [(n, 2) for n in ns], source=source)
-    check_time(recordings, lambda n, depth: (n + 2) * US,
-               nudge="The order of starts and waits should be that of double_buffer; only the blocks change.")
+    for grid, kernel, into, out in trial.pick(PROGRAMS, some_programs(trial.rng)):
+        n, (factor, summand, turned), source = math.prod(grid), kernel, dict(zip(out, into, strict=True))
+        does = f"{factor}·x{' upside down' * turned} {summand:+}"
+        case = f"grid {grid}, in_slices {into}, out_slices {out}, kernel {does}"
+        blocks = (trial.rng.permutation(n * 6).reshape(n, 2, 3) + np.arange(3) / 8).astype(np.float32)
+        with asking(case, trial, n, 2):
+            schedule, values = answer.pipeline(grid, kernel, into, out, blocks)
+        check_races(schedule, n, case)
+        if schedule.steps != n and schedule.steps in grid:
+            raise Wrong(f"The kernel should run once for each point of the grid: {_times(n)}.", case=case,
+                        got=_times(schedule.steps), schedule=schedule, nudge="The axes of a grid are multiplied.")
+        check_blocks(schedule, n, case, lambda n, i, source=source: source[i])
+        taken = [blocks[source[i]] for i in range(n)]
+        expected = np.array([factor * (x[::-1] if turned else x) + summand for x in taken]).reshape(blocks.shape)
+        slip = isinstance(values, np.ndarray) and n and np.array_equal(values, np.array(taken) + 1)
+        same_array(values, expected, what="B", case=case, schedule=schedule,
+                   nudge="That is x + 1, which runs when compute is given no kernel. Hand it yours: compute(x, y, "
+                         "kernel)." if slip else "The right blocks, and not this kernel's values. Does compute get "
+                         "`kernel` itself, as it came?")
+        check_time([(case, n, 2, schedule)], lambda n, depth: (n + 2) * US,
+                   nudge="The order of starts and waits should be that of double_buffer; only the blocks change.")

@@ -3,10 +3,12 @@
 The same functions answer in the notebook and in the sandbox, so a check sees the same thing in both.
 Kinds: "ok", "not done", "not plain", "failed". Next: ../handle.py, which asks.
 """
+import contextlib
 import linecache
 import os
 import sysconfig
 import traceback
+import warnings
 from typing import Any
 
 from . import wire
@@ -72,7 +74,30 @@ def _small(outputs):
     return [np.asarray(a) for a in outputs] if known and sum(a.nbytes for a in outputs) < 2**20 else []
 
 
-OPS = {"value": _value, "call": _call, "schedule": _schedule, "kernel": _kernel}
+def _pipeline(target, grid, kernel, into, out, blocks):
+    """A general pipeline of chapter 3: the schedule of the loop that it gives, and what the loop makes of `blocks`.
+
+    `kernel`: factor, summand, and whether it turns a block upside down. `into`, `out`: the block of each step.
+    """
+    import pallas_lite
+
+    def slices(name, numbers):
+        def of(step):
+            if not 0 <= step < len(numbers):
+                raise pallas_lite.BlockIndexError(f"{name}({step}): the grid {grid} has no step {step}.")
+            return numbers[step]
+        return of
+    factor, summand, turned = kernel
+    loop = target(tuple(grid), lambda x: factor * (x[::-1] if turned else x) + summand, slices("in_slices", into),
+                  slices("out_slices", out))
+    schedule, values = pallas_lite.record(loop, len(blocks)), None
+    with warnings.catch_warnings(), contextlib.suppress(pallas_lite.PipelineError):  # the check finds what is wrong
+        warnings.simplefilter("ignore", pallas_lite.HazardWarning)
+        values = pallas_lite.execute(schedule, blocks)
+    return {"schedule": schedule.to_plain(), "values": values}
+
+
+OPS = {"value": _value, "call": _call, "schedule": _schedule, "kernel": _kernel, "pipeline": _pipeline}
 
 
 def _has_hole(target, depth=0):

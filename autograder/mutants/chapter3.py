@@ -3,6 +3,7 @@ and right ones.
 
 `WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/.
 """
+import math
 from collections import deque
 
 import numpy as np
@@ -458,69 +459,87 @@ def not_even_hoisted(N, A, X, Y, B):
         copy_out_wait(Y[i % 2])
 
 
-# Grid and slices
+# Grid, kernel and slices
 
-def _general(N, A, X, Y, B, in_slice, out_slice, slot_in=lambda i, block: i % 2, last=lambda n: (n - 1) % 2):
-    if N > 0:
-        copy_in_start(A[in_slice(0)], X[slot_in(0, in_slice(0))])
-    for i in range(N):
-        if i + 1 < N:
-            copy_in_start(A[in_slice(i + 1)], X[slot_in(i + 1, in_slice(i + 1))])
-        copy_in_wait(X[i % 2])
-        compute(X[i % 2], Y[i % 2])
-        copy_out_start(Y[i % 2], B[out_slice(i)])
-        if i > 0:
-            copy_out_wait(Y[(i + 1) % 2])
-    if N > 0:
-        copy_out_wait(Y[last(N)])
-
-
-def _slices(N):
-    side = int(N**0.5)
-    if side * side == N:
-        return lambda i: i, lambda i: i % side * side + i // side
-    return lambda i: N - 1 - i, lambda i: i
-
-
-def slices_ignored(N, A, X, Y, B):
-    _general(N, A, X, Y, B, lambda i: i, lambda i: i)
-
-
-def first_block_is_zero(N, A, X, Y, B):
-    into, out = _slices(N)
-    _general(N, A, X, Y, B, lambda i: into(i) if i else 0, out)
+def general(into=lambda into, i: into(i), out=lambda out, i: out(i), slot=lambda i, block: i % 2, own=True,
+            steps=math.prod, guarded=True, last=lambda n: (n - 1) % 2):
+    """A double_buffered_pipeline with one thing changed."""
+    def double_buffered_pipeline(grid, kernel, in_slices, out_slices):
+        def loop(N, A, X, Y, B):
+            def fetch(i):
+                block = into(in_slices, i)
+                copy_in_start(A[block], X[slot(i, block)])
+            n = steps(grid)
+            if n or not guarded:
+                fetch(0)
+            for i in range(n):
+                if i + 1 < n:
+                    fetch(i + 1)
+                copy_in_wait(X[i % 2])
+                compute(X[i % 2], Y[i % 2], *[kernel] * own)
+                copy_out_start(Y[i % 2], B[out(out_slices, i)])
+                if i > 0:
+                    copy_out_wait(Y[(i + 1) % 2])
+            if n or not guarded:
+                copy_out_wait(Y[last(n)])
+        return loop
+    return double_buffered_pipeline
 
 
-def out_slice_forgotten(N, A, X, Y, B):
-    _general(N, A, X, Y, B, _slices(N)[0], lambda i: i)
+def kernel_on_places(grid, kernel, in_slices, out_slices):
+    def loop(N, A, X, Y, B):
+        for i in range(math.prod(grid)):
+            copy_in_start(A[in_slices(i)], X[0])
+            copy_in_wait(X[0])
+            Y[0] = kernel(X[0])
+            copy_out_start(Y[0], B[out_slices(i)])
+            copy_out_wait(Y[0])
+    return loop
 
 
-def slot_follows_the_block(N, A, X, Y, B):
-    _general(N, A, X, Y, B, *_slices(N), slot_in=lambda i, block: block % 2)
+def general_and_blocking(grid, kernel, in_slices, out_slices):
+    def loop(N, A, X, Y, B):
+        for i in range(math.prod(grid)):
+            copy_in_start(A[in_slices(i)], X[i % 2])
+            copy_in_wait(X[i % 2])
+            compute(X[i % 2], Y[i % 2], kernel)
+            copy_out_start(Y[i % 2], B[out_slices(i)])
+            copy_out_wait(Y[i % 2])
+    return loop
 
 
-def prefetches_the_same_block(N, A, X, Y, B):
-    into, out = _slices(N)
-    _general(N, A, X, Y, B, lambda i: into(max(i - 1, 0)), out)
+def fetches_past_the_grid(grid, kernel, in_slices, out_slices):
+    def loop(N, A, X, Y, B):
+        copy_in_start(A[in_slices(0)], X[0])
+        for i in range(N):
+            copy_in_start(A[in_slices(i + 1)], X[(i + 1) % 2])
+            copy_in_wait(X[i % 2])
+            compute(X[i % 2], Y[i % 2], kernel)
+            copy_out_start(Y[i % 2], B[out_slices(i)])
+            copy_out_wait(Y[i % 2])
+    return loop
 
 
-def by_generators(N, A, X, Y, B):
-    """Right: lists of blocks, made beforehand; late waits."""
-    into, out = _slices(N)
-    sources, targets = [into(i) for i in range(N)], [out(i) for i in range(N)]
-    for slot, block in enumerate(sources[:2]):
-        copy_in_start(A[block], X[slot])
-    for i, target in enumerate(targets):
-        slot = i % 2
-        copy_in_wait(X[slot])
-        if i > 1:
-            copy_out_wait(Y[slot])
-        compute(X[slot], Y[slot])
-        copy_out_start(Y[slot], B[target])
-        if i + 2 < N:
-            copy_in_start(A[sources[i + 2]], X[slot])
-    for i in range(max(N - 2, 0), N):
-        copy_out_wait(Y[i % 2])
+def by_generators(grid, kernel, in_slices, out_slices):
+    """Right: lists of blocks, made beforehand; late waits; a kernel of its own around the kernel."""
+    steps = range(int(np.prod(grid)))
+    sources, targets = list(map(in_slices, steps)), list(map(out_slices, steps))
+
+    def loop(N, A, X, Y, B):
+        for slot, block in enumerate(sources[:2]):
+            copy_in_start(A[block], X[slot])
+        for i, target in enumerate(targets):
+            slot = i % 2
+            copy_in_wait(X[slot])
+            if i > 1:
+                copy_out_wait(Y[slot])
+            compute(X[slot], Y[slot], lambda x: kernel(x))
+            copy_out_start(Y[slot], B[target])
+            if i + 2 < len(sources):
+                copy_in_start(A[sources[i + 2]], X[slot])
+        for i in steps[-2:]:
+            copy_out_wait(Y[i % 2])
+    return loop
 
 
 _RIGHT_NAMES = {"a": "read before wait", "b": "overwrite in flight", "c": "wrong slot", "d": "fine", "e": "never "
@@ -585,11 +604,18 @@ WRONG = {
         ("late waits make early starts unnecessary", not_even_hoisted, "slower than pallas_call"),
     ],
     "3.9": [
-        ("blocks are steps", slices_ignored, "wrong block"),
-        ("the first block is block 0", first_block_is_zero, "wrong block"),
-        ("results go where their step says", out_slice_forgotten, "wrong block"),
-        ("a slot belongs to a block", slot_follows_the_block, "slot"),
-        ("the prefetch takes the block of this step", prefetches_the_same_block, "wrong block"),
+        ("blocks are steps", general(lambda into, i: i, lambda out, i: i), "wrong block"),
+        ("the first block is block 0", general(lambda into, i: into(i) if i else 0), "wrong block"),
+        ("results go where their step says", general(out=lambda out, i: i), "wrong block"),
+        ("a slot belongs to a block", general(slot=lambda i, block: block % 2), "slot"),
+        ("the prefetch takes the block of this step", general(lambda into, i: into(max(i - 1, 0))), "wrong block"),
+        ("compute knows the kernel", general(own=False), "Hand it yours"),
+        ("a place is a value", kernel_on_places, "compute(X[i], Y[j])"),
+        ("a grid has as many steps as its first axis", general(steps=lambda grid: grid[0]), "multiplied"),
+        ("every grid has a step", general(guarded=False), "guard both ends"),
+        ("there is always a next step", fetches_past_the_grid, "should not happen"),
+        ("the last step is step n", general(last=lambda n: n % 2), "leave from"),
+        ("the order of the loop is another matter", general_and_blocking, "double_buffer"),
     ],
 }
 

@@ -21,6 +21,7 @@ class Explorer:
     """`settings` has the state by name, `controls` the widgets by name, `ui` the whole. Subclasses give the rest."""
 
     what = "Timeline of the pipeline."  # begins what a screen reader says of the picture
+    to_do = "move the sliders"
 
     def __init__(self, settings: dict[str, Any]):
         self.first = self.settings = settings
@@ -44,6 +45,10 @@ class Explorer:
     def png(self) -> bytes:
         """The picture for places that show no widgets."""
         raise NotImplementedError
+
+    def beside(self) -> str:
+        """HTML that stands to the left of the still picture."""
+        return ""
 
     def make_controls(self, w) -> dict:
         """The controls by name, set from `settings`; `w` is ipywidgets."""
@@ -148,8 +153,10 @@ class Explorer:
         hide = f"<style>{dead} {{display: none}}</style>" if mark else ""
         words = "<br>".join(html.escape(line) for line in (self.headline, *self.details.splitlines()))
         label = html.escape(f"{self.what} {self.headline}", quote=True)
-        image = f'<img alt="{label}" src="data:image/png;base64,{picture}" width="900">'
-        page = f'<div class="{mark}">{image}<p>{words}</p><p><i>{html.escape(why)}</i></p>{hide}</div>'
+        image = f'<img alt="{label}" src="data:image/png;base64,{picture}" width="900" style="max-width:100%">'
+        page = (f'<div class="{mark}"><div style="display:flex;flex-wrap:wrap;gap:6px 16px">{self.beside()}'
+                f'<div style="flex:1 1 400px;min-width:0">{image}<p>{words}</p><p><i>{html.escape(why)}</i></p></div>'
+                f"</div>{hide}</div>")
         return {"text/html": page, "image/png": picture, "text/plain": f"{self}\n\n{why}"}
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
@@ -157,7 +164,7 @@ class Explorer:
             view = {WIDGET: {"version_major": 2, "version_minor": 0, "model_id": self.ui.model_id}}
         except PallasLiteError as missing:
             return self.still(f"A still picture: {missing}")
-        return self.still("A still picture: run this cell in JupyterLab to move the sliders.") | view
+        return self.still(f"A still picture: run this cell in JupyterLab to {self.to_do}.") | view
 
     def _ipython_display_(self) -> None:
         """Two outputs. A saved page can hold the first and yet be unable to show it (no kernel, no network)."""

@@ -3,6 +3,7 @@
 The program begins as the blocking loop, unrolled. Any start or wait may be moved, one line or as far as it stays right;
 verdict, values and time come from a recording of the order as it stands (by_hand.py). The rest is base.py's.
 """
+import html
 import io
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..errors import SpecError
 from ..hardware import TOY, Machine
 from ..plot import plot_timeline
 from ..schedule import IN_START, IN_WAIT, OUT_START, RUN, VERBS, Schedule
-from ..show import outcome, row, svg
+from ..show import TEXT, outcome, row, svg
 from ..timeline import Timeline, timeline
 from ..verify import verify
 from .base import Explorer, show_time
@@ -43,7 +44,7 @@ def blocking(steps: int) -> Order:
 class DerivationStepper(Explorer):
     """What `derivation_stepper` returns. `order` is the program; moves are methods, and return the stepper."""
 
-    what = "Timeline of the program."
+    what, to_do = "Timeline of the program.", "move its lines"
 
     def __init__(self, steps: int, depth: int, machine: Machine):
         for name, value, most in (("steps", steps, MOST_STEPS), ("depth", depth, MOST_SLOTS)):
@@ -205,7 +206,7 @@ class DerivationStepper(Explorer):
 
     def _draw(self):
         if self._axes is None:
-            self._axes = Figure(figsize=(6.4, 2.3)).add_axes((0.1, 0.19, 0.885, 0.79))
+            self._axes = Figure(figsize=(6.4, 2.3)).add_axes((0.115, 0.19, 0.87, 0.79))
         self._axes.clear()
         # To the scale of the blocking loop, so that time saved is seen as room on the right.
         return plot_timeline(self.timeline, self._axes, hazards=self.hazards[:1], title="", selected=self.line,
@@ -219,6 +220,9 @@ class DerivationStepper(Explorer):
         self._draw().figure.savefig(out, format="png", dpi=130)
         return out.getvalue()
 
+    def beside(self) -> str:
+        return f'<pre style="{TEXT}">{html.escape(chr(10).join(self.lines()))}</pre>'
+
     # -- controls
 
     def make_controls(self, w) -> dict:
@@ -226,6 +230,8 @@ class DerivationStepper(Explorer):
         return {
             "steps": w.IntSlider(self.settings["steps"], 1, MOST_STEPS, description="N (blocks)", **look),
             "depth": w.IntSlider(self.settings["depth"], 1, MOST_SLOTS, description="depth (slots)", **look),
+            # The same as a slider: JupyterLab takes the arrow keys up and down for itself, and leaves it left and right.
+            "at": w.IntSlider(self.line, 0, len(self.order) - 1, description="line", readout=False, **look),
             "line": w.Select(options=self._options(), value=self.line, rows=5 * self.settings["steps"],
                              description="", layout={"width": "21em"}),
         }
@@ -237,6 +243,9 @@ class DerivationStepper(Explorer):
         if self._busy:
             return
         told = {name: control.value for name, control in self.controls.items()}
+        at = told.pop("at")
+        if change and change["owner"] is self.controls["at"]:
+            told["line"] = at
         if told["steps"] != self.settings["steps"]:  # another program: begin anew
             told |= {"order": blocking(told["steps"]), "past": (), "line": 0}
         self.settings = self.settings | told
@@ -262,8 +271,9 @@ class DerivationStepper(Explorer):
                 button("a better move", "Make the move that saves the most time", self.better)]
 
     def arrange(self, w, rows, buttons, result) -> list:
-        steps, depth, line = rows
-        return [steps, depth, w.HBox([line, w.VBox([buttons, *result], layout={"flex": "1 1 0", "min_width": "20em"})])]
+        steps, depth, at, line = rows
+        right = w.VBox([buttons, *result], layout={"flex": "1 1 0", "min_width": "20em"})
+        return [steps, depth, at, w.HBox([line, right])]
 
     def redraw(self) -> None:
         if self._image is not None:
@@ -275,6 +285,7 @@ class DerivationStepper(Explorer):
                 if tuple(options) != tuple(select.options):
                     select.options, select.rows = options, len(options)
                 select.value = self.line
+                self.controls["at"].max, self.controls["at"].value = len(options) - 1, self.line
             finally:
                 self._busy = False
         super().redraw()

@@ -91,7 +91,8 @@ def _point_at(timeline: Timeline, ax: Axes, event: int, unit: float, pad: float)
     start, end = (span.start, span.end) if span else (timeline.times[event],) * 2
     y = len(LANES) - 1 - LANES.index(lane)
     ax.add_collection(PolyCollection([_box(start / unit - pad, (end - start) / unit + 2 * pad, y, 0.46)],
-                                     facecolors="none", edgecolors="#111111", linewidths=2.2, zorder=6), autolim=False)
+                                     facecolors="none", edgecolors="#111111", linewidths=2.2, zorder=6, clip_on=False),
+                      autolim=False)
 
 
 def _box(x: float, width: float, y: float, half: float) -> list[tuple[float, float]]:

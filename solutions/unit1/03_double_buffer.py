@@ -1,20 +1,22 @@
 # %% [markdown]
 # # 3 · Deriving the double buffer
 #
-# An accelerator keeps its data in HBM, a large memory, but its *core*, the part that computes, works only on what lies
-# in SRAM, a small memory close by. Blocks of data go from one to the other by *DMA*: copy engines that run beside the
-# core, while the core runs the *kernel*, the program for one block.
+# In chapter 2 somebody started every copy at the right moment, and waited for it at the right moment. Now that is you.
 #
-# Four blocks lie in HBM. Each one takes 1 µs to copy into SRAM, 1 µs to compute on, and 1 µs to copy out again. `A`
-# and `B` are arrays in HBM; `X` and `Y` are *slots* in SRAM, each as large as one block.
+# Data lie in HBM; the core computes only on what lies in SRAM, in **slots**, each as large as one block. DMA engines
+# carry blocks from one to the other, while the core runs the **kernel**, the program for one block. Here `A` and `B`
+# are arrays in HBM, `X` and `Y` are slots in SRAM. There are four blocks, and on our toy machine each takes 1 µs to
+# copy in, 1 µs to compute on, and 1 µs to copy out.
 #
 # **Predict before you run the cell:** for what part of the time does the core compute?
 
 # %%
+import math
+
 import numpy as np
 
 import pallas_lite as pl
-from autograder import check
+from autograder import check, progress
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
 from pallas_lite.hardware import TOY
 
@@ -36,14 +38,17 @@ def blocking(N, A, X, Y, B):
 pl.show(blocking, 4, depth=1)
 
 # %% [markdown]
-# A third of the time. In the picture, time runs to the right; hatched means that the core stands still and waits for
-# a copy. The grey bands are *fill* and *drain*: the time before the first step and after the last. The table has the
-# same recording in program order: each row from left to right, then the next row.
+# A third of the time. While the core computes, the copy engines idle; while they copy, the core does (hatched).
+#
+# All that you see comes from one recording of the loop. On the left is what the program did, in order: before each
+# line stand its line in the cell above, and the modelled time at which a copy or a step starts, or a wait ends. On the
+# right is the same over time, fill and drain in grey; below it the same as a table, to be read row by row. At the top
+# is what comes out, if A holds 10, 20, 30, 40 and the kernel adds 1, and whether that could depend on luck.
 #
 # The obvious cure is a faster core. **Predict:** with a core *ten times* as fast, how long does the loop take?
 
 # %%
-fast = TOY.with_(name="toy with a core ten times as fast", flops=10 * TOY.flops)
+fast = TOY.with_(name="toy with a fast core", flops=10 * TOY.flops)
 pl.show(blocking, 4, depth=1, machine=fast, limit=12e-6)
 
 # %% [markdown]
@@ -86,14 +91,8 @@ check("3.1", blocking_time)
 # `copy_in_wait` holds the core until the data have arrived. Our `copy_in` does the one right after the other, and
 # that is all that "blocking" means.
 #
-# Let us look at the loop with both halves written out, unrolled for four blocks. `pl.record` runs a loop once, on
-# handles instead of data, and notes down what it does:
-
-# %%
-print(pl.record(blocking, 4, depth=1).listing())
-
-# %% [markdown]
-# Which of these twenty lines really need their order? Only four rules hold:
+# On the left of the first picture both halves are written out, and the loop is **unrolled**: four blocks, one after
+# the other. Which of those lines really need their order? Only four rules hold:
 #
 # 1. a step reads its slot of X after the copy in has **arrived**;
 # 2. a copy out starts after the step that **writes** its slot of Y;
@@ -142,6 +141,15 @@ check("3.2", one_slot)
 pl.show(one_slot, 4, depth=1, limit=12e-6)
 
 # %% [markdown]
+# **Break it.** In your loop, move the wait for the copy out by one line, from above `compute` to below it. **Predict**
+# which blocks of B go wrong, and what they will hold; then run your cell and the one above again, and mend it.
+#
+# <details><summary>What you should see</summary>
+# The step writes Y[0] while the older copy out of it may still be reading. If copies arrive late, each block of B but
+# the last holds the result of the <em>next</em> block; if they arrive at once, all is well. The marked line is the
+# step, not the wait: a wait in the wrong place harms somebody else.
+# </details>
+#
 # ## One slot is not enough
 #
 # The copy *in* still keeps the core waiting. Block A[1] needs nothing that step 0 computes, so why not start its copy
@@ -160,7 +168,7 @@ def greedy(N, A, X, Y, B):
         copy_out(Y[0], B[i])
 
 numbers = np.array([10.0, 20.0, 30.0, 40.0])
-schedule = pl.record(greedy, 4, depth=1)
+schedule = pl.record(greedy, 4, depth=1)  # runs the loop once, on handles in place of data, and notes what it does
 for arrive in "on_wait", "eager", "random":
     params = pl.InterpretParams(dma_execution_mode=arrive, random_seed=1)
     print(f"copies arrive {arrive:8}", pl.execute(schedule, numbers, params=params))
@@ -275,7 +283,7 @@ else:
 # chapter asks both.
 
 # %% [markdown]
-# ## Start early: two slots
+# ## Start early, wait late: two slots
 #
 # Block i goes to slot `i % 2`, so its neighbours never share a slot. Let us buy a second slot of each, and change
 # nothing else. **Predict:** what does that gain?
@@ -291,11 +299,30 @@ def two_slots(N, A, X, Y, B):
 pl.show(two_slots, 4, limit=12e-6)
 
 # %% [markdown]
-# Not a thing, apart from the colours. Slots *allow* overlap; only the order of lines makes it.
+# Not a thing, apart from the colours. Slots *allow* overlap; only the order of lines makes it. So let us move lines,
+# one at a time. Below is that loop, unrolled. Choose a line, then move it: starts earlier, waits later. (By keyboard:
+# Tab to the slider *line*, ← and → choose one; Tab to a button, and press it with the space bar.)
+#
+# **Get to 6 µs** without the button *a better move*. Then break it: which line can you move by one place, so that B
+# goes wrong? And with a single slot (depth 1), how far do you get?
+
+# %%
+pl.derivation_stepper(4)
+
+# %% [markdown]
+# <details><summary>Stuck one µs short?</summary>
+# The buttons <em>earliest</em> and <em>latest</em> go as far as the result stays right, and that can be too far for the
+# clock. The engine that copies in takes one block after the other: if A[1] is started before A[0], the first step waits
+# for both.
+# </details>
+#
+# Where did each line come to rest? A start of a copy in stands just behind the step that reads its slot before. A wait
+# for a copy out stands just before the step that writes its slot anew. That is no accident: it is rule 3, twice. Now
+# write it as a loop, one move after the other.
 #
 # ### Exercise 3.4 · Hoist the starts
 # Start the copy of block i + 1 before step i runs, and let each copy out block as before. **Predict first:** how many
-# µs for four blocks?
+# µs for four blocks, with this one of the two moves?
 
 # %% exercise="3.4"
 def hoisted(N, A, X, Y, B):
@@ -337,7 +364,13 @@ pl.show(hoisted, 4, limit=12e-6)
 # *out*. Waiting late, on a single slot, had gained just as much. Each move alone takes away one of two waits; we want
 # both.
 #
-# ## Wait late
+# **Break it.** A copy that was started so early should be there by now. Is its wait still needed? Move `copy_in_wait`
+# below `compute`, and **predict** B, if copies arrive late.
+#
+# <details><summary>What you should see</summary>
+# If they arrive at once, B is right. If they arrive late, each step finds what lay in its slot before: garbage in the
+# first two steps, then the block of two steps ago. Early is a hope; only the wait makes it certain.
+# </details>
 #
 # With two slots of Y, who needs the copy out of Y[0] to be over? Only the step that writes Y[0] again, and that is
 # two steps away.
@@ -382,6 +415,14 @@ check("3.5", sunk)
 pl.show(sunk, 4, limit=12e-6)
 
 # %% [markdown]
+# **Break it.** "As late as possible", taken literally: take the wait out of the loop, and wait for all N copies behind
+# it. **Predict** which step is the first to go wrong.
+#
+# <details><summary>What you should see</summary>
+# Step 2: it writes Y[0], from which the copy of step 0 may still be reading. Steps 0 and 1 have a slot each, so they
+# are safe. As late as possible means: just before the slot is needed again.
+# </details>
+#
 # ## Roll it up, and try to break it
 #
 # Both moves together give the loop that stands in most tutorials: a *prologue* before the loop, the *main loop*, an
@@ -548,6 +589,14 @@ check("3.7", pipelined)
 pl.show(pipelined, 8, depth=4, machine=far)
 
 # %% [markdown]
+# **Break it.** With `depth` slots, why not be `depth` blocks ahead? Change prologue and loop accordingly; **predict**
+# the first line that goes wrong.
+#
+# <details><summary>What you should see</summary>
+# The prologue may fill every slot. But in iteration i, block i + depth belongs into slot i % depth, and there lies
+# block i, which step i has yet to read. One slot is always taken by the step that runs: depth − 1 are free.
+# </details>
+#
 # ## Beat it
 #
 # `pallas_call` waits for an old copy out at the *end* of an iteration, so the next fetch starts only after that wait.
@@ -594,33 +643,44 @@ check("3.8", faster)
 pl.show(faster, 8, machine=far)
 
 # %% [markdown]
+# **Break it.** Is this wait as late as can be? Move it by one more line, below `compute`, and look at B.
+#
+# <details><summary>What you should see</summary>
+# The same race as with one slot, in exercise 3.2. With two it takes until step 2 to show: a test with N = 2 would have
+# found nothing.
+# </details>
+
+# %% [markdown]
 # ## The general pipeline
 #
-# What did our loop know of its problem? How many steps there are: the **grid**. What a step computes: the **kernel**.
-# Which block each step takes and gives: the **slices**. So far the slices were `A[i]` and `B[i]`. Let them be any
-# functions of the step, and the same loop runs every program of this shape. (The kernel is still whatever
-# `pl.execute` is given.)
+# What did our loop know of its problem? Three things. How many steps there are: the **grid**, whose axes are
+# multiplied. What a step computes: the **kernel**. Which block each step takes and gives: the **slices**, so far `A[i]`
+# and `B[i]`. Make them arguments, and the same loop runs every program of this shape.
 #
-# ### Exercise 3.9 · Grid and slices
-# Write `double_buffered_pipeline`: it *returns* a loop over all steps of `grid`. The two loops below the hole use it:
-# one reads A backwards, one transposes a square of blocks.
+# `compute(x, y, kernel)` runs a kernel of your own: a function of a block, which gives a block.
+#
+# ### Exercise 3.9 · Grid, kernel and slices
+# Write the general pipeline: the order is that of `double_buffer`, and all the rest comes from its arguments.
 
 # %% exercise="3.9"
-def double_buffered_pipeline(grid, in_slice, out_slice):
-    """A loop(N, A, X, Y, B) of prod(grid) steps: step i takes block A[in_slice(i)] and gives block B[out_slice(i)]."""
-    steps = int(np.prod(grid))
+def double_buffered_pipeline(grid, kernel, in_slices, out_slices):
+    """A loop(N, A, X, Y, B) with a step for each point of the grid, right for any grid, also one of no steps.
+
+    Step i runs the kernel on block A[in_slices(i)], and block B[out_slices(i)] gets the result.
+    """
+    steps = math.prod(grid)
 
     def loop(N, A, X, Y, B):
         ### BEGIN SOLUTION
         if steps > 0:
-            copy_in_start(A[in_slice(0)], X[0])
+            copy_in_start(A[in_slices(0)], X[0])
         for i in range(steps):
             slot, other = i % 2, (i + 1) % 2
             if i + 1 < steps:
-                copy_in_start(A[in_slice(i + 1)], X[other])
+                copy_in_start(A[in_slices(i + 1)], X[other])
             copy_in_wait(X[slot])
-            compute(X[slot], Y[slot])
-            copy_out_start(Y[slot], B[out_slice(i)])
+            compute(X[slot], Y[slot], kernel)
+            copy_out_start(Y[slot], B[out_slices(i)])
             if i > 0:
                 copy_out_wait(Y[other])
         if steps > 0:
@@ -628,28 +688,44 @@ def double_buffered_pipeline(grid, in_slice, out_slice):
         ### END SOLUTION
     return loop
 
-def backwards_or_transposed(N, A, X, Y, B):
-    side = int(N**0.5)
-    if side * side == N:  # a square of blocks: step (r, c) takes block (r, c) and gives block (c, r)
-        double_buffered_pipeline((side, side), lambda i: i, lambda i: i % side * side + i // side)(N, A, X, Y, B)
-    else:
-        double_buffered_pipeline((N,), lambda i: N - 1 - i, lambda i: i)(N, A, X, Y, B)
-
 # %% check="3.9"
-check("3.9", backwards_or_transposed)
+check("3.9", double_buffered_pipeline)
 
 # %% [markdown]
 # <details><summary>Hint 1: a nudge</summary>
-# Slots are counted by step, blocks are chosen by slice. Only one of the two changes in this exercise.
+# Slots are counted by step, blocks are chosen by slices. Only one of the two changes in this exercise.
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
 # Take <code>double_buffer</code>. Wherever it says A[…] or B[…], the index goes through a slice; wherever it says N,
-# it means the number of steps.
+# it means the number of steps; and compute takes the kernel.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
-# <code>A[0]</code> becomes <code>A[in_slice(0)]</code>, <code>A[i + 1]</code> becomes <code>A[in_slice(i +
-# 1)]</code>, <code>B[i]</code> becomes <code>B[out_slice(i)]</code>.
+# <code>A[0]</code> becomes <code>A[in_slices(0)]</code>, <code>A[i + 1]</code> becomes <code>A[in_slices(i +
+# 1)]</code>, <code>B[i]</code> becomes <code>B[out_slices(i)]</code>, and <code>compute(X[slot], Y[slot],
+# kernel)</code>.
 # </details>
+
+# %% [markdown]
+# Three programs, one loop. The last one takes a matrix of 6 × 6 numbers, cut into 3 × 3 blocks. **Predict** what it
+# makes of it. Which part of that is the kernel's doing, and which the slices'?
+
+# %%
+def run(blocks, grid, kernel, in_slices, out_slices):
+    view = pl.show(double_buffered_pipeline(grid, kernel, in_slices, out_slices), len(blocks))
+    print(view.verdict)
+    return pl.execute(view.schedule, blocks) if isinstance(view, pl.View) else blocks
+
+print(run(numbers, (4,), lambda x: x + 1, lambda i: i, lambda i: i))
+print(run(numbers, (4,), lambda x: x * x, lambda i: 3 - i, lambda i: i))
+
+matrix = 10 * np.arange(6)[:, None] + np.arange(6)
+blocks = matrix.reshape(3, 2, 3, 2).swapaxes(1, 2).reshape(9, 2, 2)  # block (r, c) is number 3r + c
+result = run(blocks, (3, 3), lambda x: x.T, lambda i: i, lambda i: i % 3 * 3 + i // 3)
+print(matrix, result.reshape(3, 3, 2, 2).swapaxes(1, 2).reshape(6, 6).astype(int), sep="\n\n")
+
+# %% [markdown]
+# The slices bring block (r, c) to place (c, r); the kernel turns each block by itself. Leave out one of the two, and
+# look: it is a good way to see which is which.
 
 # %% [markdown]
 # ## What you take along
@@ -660,4 +736,7 @@ check("3.9", backwards_or_transposed)
 # - An example with N = 4 cannot see an odd N.
 #
 # The loop that you have derived is the one inside `pallas_call`: open `pallas_lite/pipeline.py`, and you will
-# recognise every part. In the next chapters you only say *what* to copy, and it does the moving.
+# recognise every part. In chapter 4 you only say *what* to copy, with a grid and slices, and it does the moving.
+
+# %%
+progress()

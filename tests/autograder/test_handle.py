@@ -154,6 +154,34 @@ def test_a_forged_schedule_is_a_wrong_answer(reply):
         Told(*reply).schedule(1, depth=1)
 
 
+@pytest.mark.parametrize("reply", [None, 3, [], {}, {"schedule": 3, "values": 1}, {"values": np.ones(2)},
+                                   {"schedule": GOOD | {"events": None}}])
+def test_a_forged_pipeline_is_a_wrong_answer(reply):
+    with pytest.raises(Wrong):
+        Told("ok", reply).pipeline((1,), (2, 1, False), [0], [0], np.ones((1, 2), np.float32))
+
+
+def test_a_pipeline_is_asked_with_slices_and_a_kernel_and_may_be_wrong():
+    def gather(grid, kernel, in_slices, out_slices):
+        def loop(N, A, X, Y, B):
+            for i in range(*grid):
+                pl.copy_in_start(A[in_slices(i)], X[0])
+                pl.copy_in_wait(X[0])
+                pl.compute(X[0], Y[0], kernel)
+                pl.copy_out_start(Y[0], B[out_slices(i)])
+                if grid[0] < 3:
+                    pl.copy_out_wait(Y[0])
+        return loop
+    blocks = np.arange(4, dtype=np.float32).reshape(2, 2)
+    schedule, values = LocalHandle(gather).pipeline((2,), (2, 1, True), [1, 1], [1, 0], blocks)
+    assert schedule.steps == 2 and pl.verify(schedule) == []
+    np.testing.assert_array_equal(values, [[7, 5], [7, 5]])
+    schedule, _ = LocalHandle(gather).pipeline((3,), (2, 1, True), [0] * 3, [0] * 3, np.ones((3, 2), np.float32))
+    assert pl.verify(schedule)[0].kind == "never waited"
+    with pytest.raises(AnswerFailed, match=r"in_slices\(2\): the grid \(3,\) has no step 2"):
+        LocalHandle(gather).pipeline((3,), (2, 1, True), [0] * 2, [0] * 2, blocks)
+
+
 def test_a_schedule_takes_only_its_events_from_the_sandbox():
     forged = GOOD | {"flops": 1e-9, "name": "$\\bad",
                      "operands": [["X", "A", False, 1, 1, [1], None, None], ["Y", "B", True, 1, 1, [1], None, None]]}

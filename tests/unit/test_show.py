@@ -48,8 +48,9 @@ def test_a_helper_s_events_stand_with_the_loop_s_own_line():
 
 def test_the_listing_marks_what_the_verdict_names():
     view = pl.show(loops.no_wait_in, 4)
-    kind, events = view.hazards[0].kind, view.hazards[0].events
-    assert [n for n, (_, text) in enumerate(lines_of(view)[1:]) if f"✗ {kind}" in text] == sorted(events) != []
+    kind, events, texts = view.hazards[0].kind, view.hazards[0].events, [text for _, text in lines_of(view)[1:]]
+    assert [n for n, text in enumerate(texts) if "✗" in text] == sorted(events) != []
+    assert texts[events[-1]].endswith(f"✗ {kind}") and kind in view.table
     assert not any("✗" in text for _, text in lines_of(pl.show(loops.rolled, 4)))
 
 
@@ -65,7 +66,7 @@ def test_a_long_listing_leaves_its_middle_out_and_keeps_what_is_marked():
             copy_out_start(Y[0], B[i])
             copy_out_wait(Y[0])
     texts = [text for _, text in lines_of(pl.show(wrong_once, 40, depth=1))]
-    assert "copy_in_start(A[20] → X[0])  ✗ read before wait" in texts and texts.count("…") == 2
+    assert "run step 20 on X[0], Y[0]  ✗ read before wait" in texts and texts.count("…") == 2
 
 
 @pytest.mark.parametrize("loop, steps, said", [

@@ -1,4 +1,6 @@
 """The derivation stepper without a browser: moves, their verdicts, undo, and a way to the double buffer."""
+import html
+
 import numpy as np
 import pytest
 from ipywidgets.widgets import widget
@@ -95,13 +97,22 @@ def test_the_page_follows_each_move_and_another_n_begins_anew(game):
 def test_choosing_a_line_points_at_it_in_the_picture(game):
     before = game._image.value
     game.controls["line"].value = 2
-    assert game.line == 2 and game._image.value != before
+    assert game.line == 2 and game._image.value != before and game.controls["at"].value == 2
+    game.controls["at"].value = 7  # the slider, for those who work by keyboard
+    assert game.line == game.controls["line"].value == 7
+    game.controls["steps"].value = 6
+    assert (game.line, game.controls["at"].value, game.controls["at"].max) == (0, 0, 29)
+    game.controls["at"].value = 29
+    game.controls["steps"].value = 1
+    assert (game.line, game.controls["at"].value, game.controls["at"].max) == (0, 0, 4)
 
 
 def test_still_picture_text_and_end(game):
     bundle = game._repr_mimebundle_()
     assert game.headline in bundle["text/html"] and bundle["image/png"].startswith("iVBOR")
     assert "→ copy_in_start(A[0] → X[0])" in bundle["text/plain"]
+    assert all(html.escape(line) in bundle["text/html"] for line in game.lines()), "the program, beside its picture"
+    assert "run this cell in JupyterLab to move its lines" in bundle["text/html"]
     game.close()
     before = set(widget._instances)
     again = pl.derivation_stepper(2)
