@@ -230,7 +230,7 @@ class DerivationStepper(Explorer):
         return {
             "steps": w.IntSlider(self.settings["steps"], 1, MOST_STEPS, description="N (blocks)", **look),
             "depth": w.IntSlider(self.settings["depth"], 1, MOST_SLOTS, description="depth (slots)", **look),
-            # The same as a slider: JupyterLab takes the arrow keys up and down for itself, and leaves it left and right.
+            # As a slider, too: JupyterLab keeps the arrow keys up and down for itself, and leaves left and right to it.
             "at": w.IntSlider(self.line, 0, len(self.order) - 1, description="line", readout=False, **look),
             "line": w.Select(options=self._options(), value=self.line, rows=5 * self.settings["steps"],
                              description="", layout={"width": "21em"}),
