@@ -19,6 +19,7 @@ from . import gpu
 from .tpu import Memory
 
 MOST_ELEMENTS = 2**20  # of a Triton tensor
+REARRANGED = 32 * 2**10  # bytes of a 16-bit result at a time
 _any_size = contextvars.ContextVar("interpreted, where every size will do", default=False)
 
 
@@ -57,8 +58,10 @@ def shared_memory(traced) -> dict[str, int]:
 
     Triton copies ahead only what a matmul reads. On Hopper's matrix unit (results of 64 rows or more) the operands stay
     in shared memory until it is done: `depth` blocks of each; f32 operands, and small results, are read to registers
-    first: one block less, and f32 takes one more of the right-hand side, transposed. Not in it: what Triton needs to
-    rearrange a value, in kernels that mix layouts.
+    first: one block less, and f32 takes one more of the right-hand side, transposed. Without a pipeline (depth 1) f32
+    operands go through one after the other. The result is rearranged there before it is stored, once the operands are
+    gone, where it has 128 columns or more: 128 rows at a time; of 16 bits 32 KiB at a time, and fewer than 128 rows not
+    at all. Not in it: what Triton needs to rearrange other values, in kernels that mix layouts.
     """
     grid, stages, found = gpu.Grid(traced), _stages(traced), {}
     moving = {x.name: x for x in traced.operands if not x.is_output and (grid.along(x) != grid.along(x)[:, :1]).any()}
@@ -70,7 +73,21 @@ def shared_memory(traced) -> dict[str, int]:
                 blocks = max(stages - (wide or not on_matrix_unit), 1)
                 blocks += wide and on_matrix_unit and side == "rhs" and stages > 1
                 found[x.name] = max(found.get(x.name, 0), blocks * math.prod(x.block_shape) * x.dtype.itemsize)
-    return found
+    if stages == 1:
+        wide = [name for name in found if moving[name].dtype.itemsize >= 4]
+        for name in sorted(wide, key=found.get)[:-1]:
+            found[name] = 0
+    more = max((_rearranged(x) for x in traced.operands if found and x.is_output), default=0) - sum(found.values())
+    return found | {"to rearrange the result": more} if more > 0 else found
+
+
+def _rearranged(x) -> int:
+    """Bytes in which a matmul's result is rearranged for the store (measured, docs/gpu.md)."""
+    *_, rows, columns = (1, *x.block_shape)
+    size = min(rows, 128) * columns * x.dtype.itemsize
+    if columns < 128 or x.dtype.itemsize < 4 and rows < 128:
+        return 0
+    return size if x.dtype.itemsize >= 4 else min(size, REARRANGED)
 
 
 def _stages(traced):
