@@ -75,10 +75,9 @@ for m in TPU_V5E, TPU_V6E, H100:
 print("α is our assumption; the other numbers have sources:", TPU_V5E.sources["beta"])
 
 # %% [markdown]
-# Memory is slower than the core: a few operations fit beside each byte, or hundreds where the core multiplies
-# matrices. So a kernel should do much with each byte. Whether it can depends on what it computes. **Predict:** a block
-# becomes twice as wide and twice as high. Do the operations for each byte change, for an add, and for the product of
-# two matrices?
+# Memory is slower than the core, in products of matrices by orders of magnitude. So a kernel should do much with each
+# byte. Whether it can depends on what it computes. **Predict:** a block becomes twice as wide and twice as high. Do
+# the operations for each byte change, for an add, and for the product of two matrices?
 
 # %%
 def add_kernel(x_ref, y_ref, o_ref):
