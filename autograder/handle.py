@@ -242,6 +242,9 @@ def number(answer: Any, what: str = "Your answer") -> float:
     return float(answer)
 
 
+OTHER_UNITS = [base**power for base in (1000.0, 1024.0) for power in (-4, -3, -2, -1, 1, 2, 3, 4)]  # s for µs
+
+
 def close(answer: Any, expected: float, unit: str = "", tolerance: float = 0.01, *, what: str = "Your answer",
           slips: dict[float, str] | None = None, case: str = "", nudge: str = "") -> None:
     """Raises Wrong unless `answer` is within `tolerance` (relative) of `expected`. Says high or low, never the value.
@@ -255,6 +258,8 @@ def close(answer: Any, expected: float, unit: str = "", tolerance: float = 0.01,
         raise
     if abs(x - expected) <= tolerance * abs(expected) + 1e-300:
         return
+    if unit and any(abs(x - expected * factor) <= tolerance * abs(expected * factor) for factor in OTHER_UNITS):
+        nudge = f"The answer is wanted in {unit}. Is yours?"
     for slip, sentence in (slips or {}).items():
         if abs(x - slip) <= tolerance * abs(slip):
             nudge = sentence

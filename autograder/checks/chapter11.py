@@ -13,7 +13,7 @@ import pallas_lite as pl
 from pallas_lite import tpu as pltpu
 from pallas_lite.hardware import TPU_V5E
 
-from ..exercise import Trial, Wrong, exercise
+from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..handle import Handle, KernelCall, kind_of, number, same_array
 from ..inside.personal import personal
 from ..predict import Asked, predict
@@ -44,8 +44,8 @@ def running(answer: Handle, trial: Trial) -> None:
             seen = np.concatenate(blocks[:number_ + 1], axis=1).astype(np.float64)
             case = f"block {number_ + 1} of {n}, 3 rows of 4 scores from {low} to {high}"
             new = seen.max(axis=1)
-            nudge = ""
-            given = _parts(answer.call(m, total, block), 2, "m and l", case)
+            given = _parts(_ask(answer, case, "m and l have one number for each row, the block has rows × keys: "
+                                "m[:, None] makes a column of m.", m, total, block), 2, "m and l", case)
             same_array(given[0], new.astype(np.float32), what="m", case=case,
                        nudge="m is the largest score of each row so far: of this block and of all before it.")
             got, want = np.asarray(given[1], np.float64), np.exp(seen - new[:, None]).sum(axis=1)
@@ -55,6 +55,7 @@ def running(answer: Handle, trial: Trial) -> None:
                 old = np.asarray(total, np.float64)
                 stale = np.exp(block64 - block64.max(axis=1, keepdims=True)).sum(axis=1)
                 plain = np.exp(seen).sum(axis=1)
+            nudge = "l is one number for each row."
             if got.shape == want.shape:
                 known = [(old + own, "The sum so far was taken against the old maximum. By what factor do its terms "
                                      "change when the maximum is another one?"),
@@ -65,8 +66,11 @@ def running(answer: Handle, trial: Trial) -> None:
                          (np.where(np.isinf(m), 0.0, old * np.exp(np.minimum(m - new, 0))) + stale,
                           "The block's own terms are taken against the block's maximum. They belong against the new "
                           "one, which may be an older block's."),
+                         (old + stale, "The sum so far, and this block's own, are taken each against its own maximum. "
+                                       "Both have to be taken against the new one: by what factor do terms change?"),
                          (plain, "No maximum is taken off: with large scores exp overflows.")]
-                nudge = next((says for slip, says in known if np.allclose(got, slip, 1e-4, 1e-6, equal_nan=True)), "")
+                nudge = next((says for slip, says in known if np.allclose(got, slip, 1e-4, 1e-6, equal_nan=True)),
+                             "l has two parts, the old sum and this block's: each is to be taken against the new m.")
                 if np.isnan(got).any():
                     nudge = ("nan comes from inf − inf, or 0 · inf. Before the first block m is −inf and l is 0: "
                              "exp(−inf − new) is 0, and that is right.")
@@ -83,7 +87,8 @@ def update(answer: Handle, trial: Trial) -> None:
         state = [np.full((3, 1), -np.inf, np.float32), np.zeros((3, 1), np.float32), np.zeros((3, 5), np.float32)]
         for i in range(n):
             case = f"block {i + 1} of {n}: 3 rows, 4 keys with scores from {low} to {high}, d = 5"
-            given = _parts(answer.call(*state, scores[i], values[i]), 3, "m, l and acc", case)
+            given = _parts(_ask(answer, case, "m and l are columns, [rows, 1]: keepdims=True keeps the axis that max "
+                                "and sum take away.", *state, scores[i], values[i]), 3, "m, l and acc", case)
             seen, old = np.concatenate(scores[:i + 1], axis=1).astype(np.float64), state
             new = seen.max(axis=1, keepdims=True)
             weights = np.exp(seen - new)
@@ -104,6 +109,17 @@ def update(answer: Handle, trial: Trial) -> None:
             state = [np.asarray(part, np.float32) for part in given]
 
 
+def _ask(answer: Handle, case: str, shapes: str, *arrays):
+    """What the learner's function gives; if it stops at shapes that do not fit, `shapes` says what to think of."""
+    try:
+        return answer.call(*arrays)
+    except AnswerFailed as failed:
+        failed.case = case
+        if "shape" in failed.message.lower():
+            failed.nudge = shapes
+        raise
+
+
 def _parts(given, count: int, names: str, case: str) -> list:
     if not isinstance(given, (tuple, list)) or len(given) != count:
         length = f" of length {len(given)}" if isinstance(given, (tuple, list)) else ""
@@ -113,25 +129,36 @@ def _parts(given, count: int, names: str, case: str) -> list:
 
 @exercise("11.3", "The kernel", points=4)
 def attention(answer: Handle, trial: Trial) -> None:
-    for n, d, bq, bk in trial.pick(visible=[(8, 4, 8, 8), (16, 8, 8, 8), (24, 8, 8, 12)],
-                                   hidden=[(16, 4, 16, 8), (24, 8, 12, 8), (40, 8, 8, 10)]):
-        q, k, v = _qkv(trial, n, d)
-        case = f"q, k, v are f32[{n}, {d}], bq = {bq}, bk = {bk}"
+    for n, d, bq, bk, low in trial.pick(visible=[(8, 4, 8, 8, False), (16, 8, 8, 8, False), (24, 8, 8, 12, True)],
+                                        hidden=[(16, 4, 16, 8, False), (24, 8, 12, 8, False), (40, 8, 8, 10, True)]):
+        q, k, v = _qkv(trial, n, d, low)
+        case = f"q, k, v are f32[{n}, {d}], bq = {bq}, bk = {bk}" + ", all scores far below 0" * low
         fit = f"{how_cut('q', (n, d), (bq, d))}; {how_cut('k and v', (n, d), (bk, d))}"
         did = run(answer, case, fit, q, k, v, bq, bk)
         call = _attention_call(did, n, d, case)
         queries, keys = _insist_streams(call, n, d, bq, bk, case)
-        _insist_result(did.result, attend(q, k, v), case, call, _slips(q, k, v, bq, bk))
+        slips = _slips(q, k, v, bq, bk)
+        if low:
+            slips.append((np.full((n, d), np.nan), "With such scores every exp is 0, and l, too, unless the row's own "
+                          "maximum is taken off first. Does m start at −inf? At 0 it would stay there."))
+        _insist_result(did.result, attend(q, k, v), case, call, slips, needed=lambda i, j: True)
         for x in keys:
             _insist_copies(x, keys, n // bk * (n // bq) if n > bk else 1, case, call)
         for x in queries:
             _insist_copies(x, queries, n // bq, case, call)
 
 
-def _qkv(trial: Trial, n: int, d: int):
-    """Scores of very different size, so that the maximum of a row moves from block to block."""
+def _qkv(trial: Trial, n: int, d: int, low: bool = False):
+    """Scores of very different size, so that the maximum of a row moves from block to block.
+
+    `low`: about 170 lower, which changes no softmax, but exp of each of them is 0 in float32.
+    """
     q, k, v = (trial.rng.normal(size=(n, d)).astype(np.float32) for _ in range(3))
-    return 3 * q, 2 * k, v
+    q, k = 3 * q, 2 * k
+    if low:
+        q[:, 0] = 8
+        k[:, 0] -= 170 * math.sqrt(d) / 8
+    return q, k, v
 
 
 def _slips(q, k, v, bq, bk) -> list[tuple[np.ndarray, str]]:
@@ -192,14 +219,32 @@ def _insist_copies(x, operands, most: int, case: str, call: KernelCall) -> None:
                           "inner one?")
 
 
-def _insist_result(result, expected: np.ndarray, case: str, call: KernelCall, slips=()) -> None:
+def _unmet(call: KernelCall, needed) -> str:
+    """The first block of keys that no step brings to a block of queries which needs it: needed(i, j)."""
+    q, *keys = call.inputs
+    for x in keys:
+        met = {(of_q[0], of_x[0]) for of_q, of_x in zip(q.blocks, x.blocks, strict=True)}
+        for i in range(q.shape[0] // sizes(q)[0]):
+            for j in range(x.shape[0] // sizes(x)[0]):
+                if needed(i, j) and (i, j) not in met:
+                    return (f"{q.name}[{i}, 0] needs {x.name}[{j}, 0], and no step has both. Which axis of the grid "
+                            f"goes through the blocks of keys? Look at the index map of {x.name}.")
+    return ""
+
+
+def _insist_result(result, expected: np.ndarray, case: str, call: KernelCall, slips, needed) -> None:
     schedule = schedule_of(call)
     if schedule is not None and (hazards := pl.verify(schedule)):
         raise Wrong("The result depends on a hazard.", case=case, schedule=schedule, hazard=hazards,
                     nudge=hazards[0].mend)
     nudge = ""
     if isinstance(result, np.ndarray) and result.shape == expected.shape:
-        nudge = next((says for wrong, says in slips if np.allclose(result, wrong, 1e-3, 1e-4)), "")
+        nudge = _unmet(call, needed) or next((
+            says for wrong, says in slips if np.allclose(result, wrong, 1e-3, 1e-4, equal_nan=True)), "")
+        right, rows = np.isclose(result, expected, 1e-3, 1e-4).all(axis=1), sizes(call.inputs[0])[0]
+        if not nudge and right[:rows].all() and not right[rows:].any():
+            nudge = ("Only the first block of queries is right. m, l and acc keep what it left in them: they have to "
+                     "be set up anew for each block of queries.")
         if not nudge and np.isnan(result).any():
             nudge = ("nan: something is read before it was set up (l = 0, acc = 0, m = −inf at the first inner step), "
                      "or a row has no key at all so far (inf − inf).")
@@ -225,7 +270,8 @@ def traffic(p) -> list[Asked]:
             ("k only", 2 * a + a * times, "k and v both stream by."),
             ("the result needs no copy", a + 2 * a * times, "q comes in, and the result goes out."),
             ("numbers are bytes", a + a * times, "A bf16 has 2 bytes."),
-            ("f32", 4 * a + 4 * a * times, "bf16 has 2 bytes, not 4.")], 0.001),
+            ("f32", 4 * a + 4 * a * times, "bf16 has 2 bytes, not 4.")], 0.001,
+            nudge="For each of the four arrays: how often is the whole of it copied?"),
         Asked("The ratio", "", (1 + times) / 2, [
             ("the blocks of queries", times, "q and the result are moved only once: they pull the mean down."),
             ("over one array", 2 + 2 * times, "There are four arrays to compare with, not one."),
@@ -283,13 +329,13 @@ def blocks(answer: Handle, trial: Trial) -> None:
     if depth not in range(1, 9):
         raise Wrong("The depth should be a whole number from 1 to 8.", case=case, got=f"{depth:g}")
     kib, micros = cost(p.n, p.d, int(bq), int(bk), int(depth))
+    scores, streams = 4 * bq * bk / KIB, 2 * depth * bk * p.d * 2 / KIB
     got = f"bq = {bq:g}, bk = {bk:g}, depth {depth:g}: {kib:,.0f} KiB, {micros:.1f} µs"
     if kib > p.sram_kib:
-        scores = 4 * bq * bk / KIB
-        most = "the block of scores" if scores > kib / 2 else "the slots and the scratch"
         raise Wrong(f"That needs {kib:,.0f} KiB of SRAM; {p.sram_kib} are left.", case=case, got=got,
-                    nudge=f"Most of it goes into {most}. bq and bk both make the block of scores larger; the depth "
-                          "does not.")
+                    nudge=f"The block of scores takes {scores:,.0f} KiB: it grows with bq and bk. The slots of k "
+                          f"and v take {streams:,.0f}: bk and the depth. What goes with bq alone, q, the result and "
+                          f"the scratch, takes {kib - scores - streams:,.0f}.")
     if micros > p.target_us * (1 + 1e-9):
         wins = {"a larger bq": (2 * bq, bk, depth), "a larger bk": (bq, 2 * bk, depth),
                 "more depth": (bq, bk, depth + 1)}
@@ -310,7 +356,8 @@ def causal(answer: Handle, trial: Trial) -> None:
         did = run(answer, case, how_cut("q, k and v", (n, d), (b, d)), q, k, v, b)
         call = _attention_call(did, n, d, case)
         queries, keys = _insist_streams(call, n, d, b, b, case)
-        _insist_result(did.result, attend(q, k, v, causal=True), case, call, _causal_slips(q, k, v, b))
+        _insist_result(did.result, attend(q, k, v, causal=True), case, call, _causal_slips(q, k, v, b),
+                       needed=lambda i, j: j <= i)
         for x in keys:
             # Block i of the queries needs 0 to i; the last of a row may stay for the next one.
             for step, (of_q, of_k) in enumerate(zip(call.inputs[0].blocks, x.blocks, strict=True)):
@@ -333,14 +380,19 @@ def _causal_slips(q, k, v, b) -> list[tuple[np.ndarray, str]]:
 
     def masked(keep):
         with np.errstate(all="ignore"):
-            return softmax(np.where(keep, s, -np.inf)) @ v
+            return softmax(np.where(keep, s, -np.inf)) @ v  # nan for a query without a key
     whole_blocks = place[None, :] // b <= place[:, None] // b
     before = place[None, :] < place[:, None]
     return [(attend(q, k, v), "Nothing is masked: a query looks at keys behind its own place."),
             (masked(whole_blocks), "Only whole blocks are masked. On the diagonal block, some keys are allowed and "
                                    "some are not."),
-            (masked(before | (place[None, :] == 0) & (place[:, None] == 0)),
-             "A query may look at its own place: key ≤ query, not <."),
+            *((masked(keep), "A query may look at its own place: key ≤ query, not <.")
+              for keep in (before, before | (place[None, :] == 0) & (place[:, None] == 0))),
+            (masked(place[None, :] // b < place[:, None] // b),
+             "The block on the diagonal is left out. Some of its keys count: j ≤ i, not <."),
+            *((softmax(np.where(place[None, :] <= place[:, None], s, np.where(seen, 0, -np.inf))) @ v,
+               "exp(0) is 1, so a score of 0 still counts. A masked score has to be −inf.")
+              for seen in (whole_blocks, True)),
             (masked(place[None, :] >= place[:, None]), "The mask is the wrong way round: key t counts for query s if "
                                                        "t ≤ s.")]
 
@@ -356,7 +408,8 @@ def ring(p) -> list[Asked]:
             ("latency is nothing", size / beta * 1e6, "What leaves the port arrives α later."),
             ("keys only", (p.alpha_us * 1e-6 + size / 2 / beta) * 1e6, "The values travel with the keys."),
             ("f32", (p.alpha_us * 1e-6 + 2 * size / beta) * 1e6, "bf16 has 2 bytes, not 4."),
-            ("latency only", float(p.alpha_us), "The bytes take their time, too: bytes/β.")], 0.01),
+            ("latency only", float(p.alpha_us), "The bytes take their time, too: bytes/β.")], 0.01,
+            nudge="A hop is one transfer, of keys and values together: how many bytes, and how often α?"),
         Asked("The number of queries", "queries", float(math.ceil(hop * flops / work)), [
             ("an add and a multiply are one operation", float(math.ceil(2 * hop * flops / work)),
              "A multiply and an add are two operations."),

@@ -31,6 +31,16 @@ def running_grows(m, total, block):
     return new, total * factor + np.exp(block - new[:, None]).sum(axis=1)
 
 
+def running_each_on_its_own(m, total, block):
+    own = block.max(axis=1)
+    return np.maximum(m, own), total + np.exp(block - own[:, None]).sum(axis=1)
+
+
+def running_in_a_row(m, total, block):
+    new = np.maximum(m, block.max(axis=1))
+    return new, total * np.exp(m - new) + np.exp(block - new).sum(axis=1)
+
+
 def running_over_rows(m, total, block):
     new = np.maximum(m, block.max())
     return new, total * np.exp(m - new) + np.exp(block - new[:, None]).sum(axis=1)
@@ -72,7 +82,14 @@ def update_in_numpy(m, total, acc, block, values):
     return [new, np.exp(m - new) * total + np.sum(weights, 1, keepdims=True), np.exp(m - new) * acc + weights @ values]
 
 
-def make_attention(*, scale=True, init="first", divide=True, rescale=True, each=False, order="ij", out="last"):
+def update_without_keepdims(m, total, acc, block, values):
+    new = jnp.maximum(m, block.max(axis=1))
+    weights, shrink = jnp.exp(block - new[:, None]), jnp.exp(m - new)
+    return new, total * shrink + weights.sum(axis=1), acc * shrink + weights @ values
+
+
+def make_attention(*, scale=True, init="first", divide=True, rescale=True, each=False, order="ij", out="last",
+                   start_at=-jnp.inf, map_of_keys=lambda i, j: (j, 0), maximum=True):
     """Attention with one part replaced."""
     def attention(q, k, v, bq, bk):
         n, d = q.shape
@@ -82,7 +99,7 @@ def make_attention(*, scale=True, init="first", divide=True, rescale=True, each=
             first = pl.program_id(inner) == 0 if init == "first" else pl.program_id(inner) >= 0
 
             def start():
-                m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+                m_ref[...] = jnp.full_like(m_ref, start_at)
                 l_ref[...] = jnp.zeros_like(l_ref)
                 acc_ref[...] = jnp.zeros_like(acc_ref)
             if init == "never":
@@ -92,7 +109,7 @@ def make_attention(*, scale=True, init="first", divide=True, rescale=True, each=
             else:
                 pl.when(first)(start)
             s = jnp.dot(q_ref[...], k_ref[...].T) / (math.sqrt(d) if scale else 1)
-            new = jnp.maximum(m_ref[...], s.max(axis=1, keepdims=True))
+            new = jnp.maximum(m_ref[...], s.max(axis=1, keepdims=True)) if maximum else m_ref[...]
             w, shrink = jnp.exp(s - new), jnp.exp(m_ref[...] - new)
             if each:
                 acc_ref[...] += jax.nn.softmax(s, axis=1) @ v_ref[...] / (n // bk)
@@ -105,7 +122,7 @@ def make_attention(*, scale=True, init="first", divide=True, rescale=True, each=
             @pl.when(pl.program_id(inner) == (n // bk - 1 if out == "last" else 0))
             def _():
                 o_ref[...] = acc_ref[...] / l_ref[...] if divide else acc_ref[...]
-        of = {"ij": (lambda i, j: (i, 0), lambda i, j: (j, 0)), "ji": (lambda j, i: (i, 0), lambda j, i: (j, 0))}[order]
+        of = {"ij": (lambda i, j: (i, 0), map_of_keys), "ji": (lambda j, i: (i, 0), lambda j, i: (j, 0))}[order]
         queries, keys = pl.BlockSpec((bq, d), of[0]), pl.BlockSpec((bk, d), of[1])
         grid = (n // bq, n // bk) if order == "ij" else (n // bk, n // bq)
         scratch = [pltpu.VMEM((bq, w), jnp.float32) for w in (1, 1, d)]
@@ -162,7 +179,7 @@ def attention_in_the_output(q, k, v, bq, bk):
 
 
 def make_causal(*, map_of_keys=lambda i, j: (jnp.minimum(i, j), 0), keep=lambda key, query: key <= query, at_end=False,
-                skip=True):
+                skip=True, nothing=-1e30, needs=lambda j, i: j <= i):
     """Causal attention with one part replaced."""
     def causal(q, k, v, b):
         n, d = q.shape
@@ -176,15 +193,15 @@ def make_causal(*, map_of_keys=lambda i, j: (jnp.minimum(i, j), 0), keep=lambda 
                 l_ref[...] = jnp.zeros_like(l_ref)
                 acc_ref[...] = jnp.zeros_like(acc_ref)
 
-            @pl.when((j <= i) if skip else (j >= 0))
+            @pl.when(needs(j, i) if skip else (j >= 0))
             def _():
                 s = jnp.dot(q_ref[...], k_ref[...].T) / math.sqrt(d)
                 query = i * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 0)
                 key = j * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 1)
                 allowed = keep(key, query)
-                s = jnp.where(allowed, s, -1e30)
+                s = jnp.where(allowed, s, nothing)
                 new = jnp.maximum(m_ref[...], s.max(axis=1, keepdims=True))
-                w, shrink = jnp.where(allowed, jnp.exp(s - new), 0), jnp.exp(m_ref[...] - new)
+                w, shrink = jnp.where(allowed | (s > -1e29), jnp.exp(s - new), 0), jnp.exp(m_ref[...] - new)
                 m_ref[...] = new
                 l_ref[...] = l_ref[...] * shrink + w.sum(axis=1, keepdims=True)
                 acc_ref[...] = acc_ref[...] * shrink + w @ v_ref[...]
@@ -247,6 +264,9 @@ WRONG = {
         ("a sum only grows", running_without_rescaling, "By what factor"),
         ("the block is all there is", running_of_this_block, "blocks before"),
         ("the factor is the other way round", running_grows, "at most 1"),
+        ("a block's sum is taken against the block's maximum, and that is that", running_each_on_its_own,
+         "against its own maximum"),
+        ("m fits the block as it is", running_in_a_row, "m[:, None]"),
         ("one maximum for all rows", running_over_rows, "of each row"),
         ("each block has its own maximum", running_against_the_block, "against the block's maximum"),
         ("the maximum of the last block will do", running_forgets_the_maximum, "all before it"),
@@ -256,6 +276,7 @@ WRONG = {
         ("acc needs no correction", updated(lambda old, new, own: (*new[:2], old[2] + own)), "by the same factor"),
         ("acc is this block's", updated(lambda old, new, own: (*new[:2], own)), "is lost"),
         ("divide as you go", updated(lambda old, new, own: (*new[:2], new[2] / new[1])), "waits until all keys"),
+        ("max takes no axis away", update_without_keepdims, "keepdims=True keeps"),
         ("m is a row", updated(lambda old, new, own: (new[0][:, 0], *new[1:])), "keepdims"),
         ("l needs no correction", updated(lambda old, new, own: (new[0], old[1] + new[1], new[2])),
          "as in exercise 11.1"),
@@ -270,7 +291,10 @@ WRONG = {
         ("acc is the result", make_attention(divide=False), "not divided by l"),
         ("scratch starts as zero", make_attention(init="never"), "set up"),
         ("set up at every step", make_attention(init="every"), "Only the last block"),
-        ("set up once for the whole call", make_attention(init="whole call"), "by hand"),
+        ("set up once for the whole call", make_attention(init="whole call"), "anew for each block"),
+        ("a maximum starts at 0", make_attention(start_at=0.0), "start at −inf"),
+        ("exp needs no maximum", make_attention(start_at=0.0, maximum=False), "maximum is taken off"),
+        ("keys go with the queries", make_attention(map_of_keys=lambda i, j: (i, 0)), "index map of k"),
         ("only l is rescaled", make_attention(rescale=False), "acc is not rescaled"),
         ("a mean of softmaxes is a softmax", make_attention(each=True), "on its own"),
         ("the order of the axes does not matter", make_attention(order="ji"), ""),
@@ -291,6 +315,10 @@ WRONG = {
         ("nothing is masked", make_causal(keep=lambda key, query: key >= 0, skip=False,
                                           map_of_keys=lambda i, j: (j, 0), at_end=True), "Nothing is masked"),
         ("whole blocks are enough", make_causal(keep=by_the_block), "diagonal block"),
+        ("0 is as good as nothing", make_causal(nothing=0.0), "exp(0) is 1"),
+        ("the diagonal block is not needed", make_causal(needs=lambda j, i: j < i), "on the diagonal is left out"),
+        ("the larger of the two", make_causal(map_of_keys=lambda i, j: (jnp.maximum(i, j), 0)), "index map of k"),
+        ("a query sees only what was before", make_causal(keep=lambda key, query: key < query), "key ≤ query"),
         ("a query does not see itself", make_causal(keep=lambda key, query: (key < query) | (key + query == 0)),
          "key ≤ query"),
         ("the mask looks forward", make_causal(keep=lambda key, query: key >= query, skip=False,

@@ -45,8 +45,8 @@ tile, rows, all_rows = (pl.BlockSpec(shape, where) for shape, where in (
 wide, whole = pl.BlockSpec((128, N), lambda i: (i, 0)), pl.BlockSpec((N, D), lambda i: (0, 0))
 narrow = pl.BlockSpec((128, D), lambda i: (i, 0))
 three = [
-    pl.pallas_call(scores_kernel, array(N, N, jnp.float32), grid=(8, 8), in_specs=[rows, all_rows], out_specs=tile)
-    .trace(array(N, D), array(N, D)),
+    pl.pallas_call(scores_kernel, array(N, N, jnp.float32), grid=(8, 8),
+                   in_specs=[rows, all_rows], out_specs=tile).trace(array(N, D), array(N, D)),
     pl.pallas_call(softmax_kernel, array(N, N), grid=(32,), in_specs=[wide], out_specs=wide)
     .trace(array(N, N, jnp.float32)),
     pl.pallas_call(product_kernel, array(N, D), grid=(32,), in_specs=[wide, whole], out_specs=narrow)
@@ -55,7 +55,8 @@ three = [
 # %%
 for name, trace in zip(("scores", "softmax", "product"), three, strict=True):
     t = trace.timeline(TPU_V5E)
-    print(f"{name:8} {t.hbm_bytes['total'] / MiB:6.1f} MiB   {t.total * 1e6:6.1f} µs modelled, {t.bound}-bound")
+    print(f"{name:8} {t.hbm_bytes['total'] / MiB:6.1f} MiB   {t.total * 1e6:6.1f} µs modelled, "
+          f"{t.bound}-bound")
 slow = sum(trace.timeline(TPU_V5E).total for trace in three)
 moved = sum(trace.schedule.hbm_bytes["total"] for trace in three)
 print(f"together {moved / MiB:6.1f} MiB   {slow * 1e6:6.1f} µs modelled on {TPU_V5E.name}")
@@ -86,10 +87,10 @@ print("maximum taken off:", np.exp(x - x.max()) / np.exp(x - x.max()).sum())
 # Write one step: from m and l of the blocks so far, and the next block, to m and l of them all.
 
 # %% exercise="11.1"
-def running(m: np.ndarray, l: np.ndarray, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # noqa: E741
-    """m, l: f32[rows], of the blocks so far (-inf and 0 before the first); block: f32[rows, keys], of scores.
+def running(m, l, block):  # noqa: E741
+    """m, l: f32[rows], of the blocks so far (-inf and 0 before the first); block: f32[rows, keys], scores.
 
-    Returns the new m and l: f32[rows] each, with l = Σ exp(score − m) over all keys so far, for each row.
+    Returns the new m and l: f32[rows] each, with l = Σ exp(score − m) over all keys so far, row by row.
     """
     ### BEGIN SOLUTION
     new = np.maximum(m, block.max(axis=1))
@@ -124,7 +125,8 @@ check("11.1", running)
 
 # %% exercise="11.2"
 def update(m, l, acc, block, values):  # noqa: E741
-    """One block of keys more. All f32: m, l: [rows, 1]; acc: [rows, d]; block: [rows, keys]; values: [keys, d].
+    """One block of keys more. All f32: m, l: [rows, 1]; acc: [rows, d]; block: [rows, keys], of scores;
+    values: [keys, d].
 
     Returns the new m, l and acc. After the last block, acc / l is softmax(all scores) @ (all values).
     """
@@ -186,9 +188,10 @@ print(trace.schedule.table(fold=8))
 
 # %% exercise="11.3"
 def attention(q: jax.Array, k: jax.Array, v: jax.Array, bq: int, bk: int) -> jax.Array:
-    """softmax(q·kᵀ/√d)·v for q, k, v: f32[n, d]; bq and bk divide n. No array in HBM but q, k, v and the result.
+    """softmax(q·kᵀ/√d)·v for q, k, v: f32[n, d]; bq and bk divide n.
 
-    Scratch is given by scratch_shapes=[pltpu.VMEM((bq, 1), jnp.float32), …]; its refs come last, after the output's.
+    No array in HBM but q, k, v and the result. Scratch is given by scratch_shapes=[pltpu.VMEM((bq, 1),
+    jnp.float32), …]; its refs come last, after the output's.
     """
     ### BEGIN SOLUTION
     n, d = q.shape
@@ -205,14 +208,15 @@ def attention(q: jax.Array, k: jax.Array, v: jax.Array, bq: int, bk: int) -> jax
         weights, shrink = jnp.exp(scores - new), jnp.exp(m_ref[...] - new)
         m_ref[...] = new
         l_ref[...] = l_ref[...] * shrink + weights.sum(axis=1, keepdims=True)
-        acc_ref[...] = acc_ref[...] * shrink + jnp.dot(weights, v_ref[...], preferred_element_type=jnp.float32)
+        values = jnp.dot(weights, v_ref[...], preferred_element_type=jnp.float32)
+        acc_ref[...] = acc_ref[...] * shrink + values
 
         @pl.when(pl.program_id(1) == pl.num_programs(1) - 1)
         def _():
             o_ref[...] = acc_ref[...] / l_ref[...]
 
     queries, keys = pl.BlockSpec((bq, d), lambda i, j: (i, 0)), pl.BlockSpec((bk, d), lambda i, j: (j, 0))
-    scratch = [pltpu.VMEM((bq, 1), jnp.float32), pltpu.VMEM((bq, 1), jnp.float32), pltpu.VMEM((bq, d), jnp.float32)]
+    scratch = [pltpu.VMEM((bq, width), jnp.float32) for width in (1, 1, d)]
     return pl.pallas_call(kernel, q, grid=(n // bq, n // bk), in_specs=[queries, keys, keys], out_specs=queries,
                           scratch_shapes=scratch)(q, k, v)
     ### END SOLUTION
@@ -263,7 +267,7 @@ def attention_kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
 
 # %%
 def one_call(n, d, dtype, bq, bk, depth=2):
-    """The call, for arrays of [n, d]. The first axis of the grid may run in any order, the second may not."""
+    """The call, for arrays of [n, d]. The grid's first axis may run in any order, the second may not."""
     queries = pl.BlockSpec((bq, d), lambda i, j: (i, 0))
     keys = pl.BlockSpec((bk, d), lambda i, j: (j, 0), pipeline_mode=pl.Buffered(depth))
     scratch = [pltpu.VMEM((bq, width), jnp.float32) for width in (1, 1, d)]
@@ -274,8 +278,11 @@ def one_call(n, d, dtype, bq, bk, depth=2):
 
 fused = one_call(N, D, jnp.bfloat16, 512, 512).trace(*[array(N, D)] * 3)
 t = fused.timeline(TPU_V5E)
-print(f"three calls {moved / MiB:6.1f} MiB  {slow * 1e6:6.1f} µs\none call    {t.hbm_bytes['total'] / MiB:6.1f} MiB  "
-      f"{t.total * 1e6:6.1f} µs modelled, {t.bound}-bound: {slow / t.total:.1f} times as fast")
+print(f"three calls {moved / MiB:6.1f} MiB  {slow * 1e6:6.1f} µs")
+print(f"one call    {t.hbm_bytes['total'] / MiB:6.1f} MiB  {t.total * 1e6:6.1f} µs modelled, core busy "
+      f"{t.utilisation:.0%}: {slow / t.total:.1f} times as fast")
+print(f"hazards: {pl.verify(fused.schedule) or 'none'}; SRAM: {t.sram_bytes / MiB:.2f} MiB of "
+      f"{TPU_V5E.sram_bytes / MiB:.0f}")
 
 small_q, small_k, small_v = (jax.random.normal(jax.random.key(i), (256, 32)) for i in range(3))
 ours = one_call(256, 32, jnp.float32, 64, 32)(small_q, small_k, small_v)
@@ -283,8 +290,9 @@ expected = jax.nn.softmax(small_q @ small_k.T / math.sqrt(32), axis=1) @ small_v
 print("largest difference from plain jnp:", float(abs(ours - expected).max()))
 
 # %% [markdown]
-# The scores exist for one step, in one block, and are gone. What is left to move is q and the result once, and k and v
-# once *for each block of queries*.
+# The scores exist for one step, in one block, and are gone. The bytes fall by far more than the time does: the
+# products have to be computed all the same, and now the core is busy most of the time. What is left to move is q and
+# the result once, and k and v once *for each block of queries*.
 #
 # ### Exercise 11.4 · What is left to move
 # These sizes are your own. Predict the bytes that the one call moves, and how many times as many that is as q, k, v and
@@ -325,8 +333,8 @@ check("11.4", prediction, student=STUDENT)
 print("  bq    bk   SRAM MiB   moved MiB   µs modelled")
 for bq, bk in (128, 512), (512, 512), (2048, 512), (512, 128), (512, 2048), (2048, 2048):
     t = one_call(N, D, jnp.bfloat16, bq, bk).trace(*[array(N, D)] * 3).timeline(TPU_V5E)
-    print(f"{bq:4} {bk:5} {t.sram_bytes / MiB:9.2f} {t.hbm_bytes['total'] / MiB:11.1f} {t.total * 1e6:11.1f}  "
-          f"{t.bound}-bound, core busy {t.utilisation:.0%}")
+    print(f"{bq:4} {bk:5} {t.sram_bytes / MiB:9.2f} {t.hbm_bytes['total'] / MiB:11.1f}"
+          f"{t.total * 1e6:12.1f}  {t.bound}-bound, core busy {t.utilisation:.0%}")
 
 # %% [markdown]
 # A small bk makes many short steps, each with α to wait for: bk is what hides the latency. (The block of scores, bq ×
@@ -338,8 +346,8 @@ for bq, bk in (128, 512), (512, 512), (2048, 512), (512, 128), (512, 2048), (204
 
 # %%
 task = personal("11.5", STUDENT)
-print(f"n = {task.n}, d = {task.d}, bf16; {task.sram_kib} KiB of SRAM for slots, scratch and one block of scores (f32);"
-      f" target {task.target_us:g} µs")
+print(f"n = {task.n}, d = {task.d}, bf16; target {task.target_us:g} µs")
+print(f"{task.sram_kib} KiB of SRAM for slots, scratch and one block of scores (f32)")
 
 
 def cost(bq, bk, depth):
@@ -353,9 +361,8 @@ print("SRAM {:.0f} KiB, {:.1f} µs with bq = bk = 128, depth 2".format(*cost(128
 # %% exercise="11.5"
 # blocks = bq, bk, depth
 ### BEGIN SOLUTION
-sizes = 128, 256, 512
-costs = {(bq, bk, depth): cost(bq, bk, depth) for bq in sizes for bk in sizes for depth in (2, 3, 4)}
-blocks = min((c for c in costs if costs[c][0] <= task.sram_kib), key=lambda c: costs[c][1])
+blocks = min(((bq, bk, depth) for bq in (128, 256, 512) for bk in (128, 256, 512) for depth in (2, 3, 4)
+              if cost(bq, bk, depth)[0] <= task.sram_kib), key=lambda c: cost(*c)[1])
 ### END SOLUTION
 
 # %% check="11.5"
@@ -366,8 +373,8 @@ check("11.5", blocks, student=STUDENT)
 # <code>cost</code> is yours to call. Start from what the table above says of bq and of bk, and halve what does not fit.
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
-# The block of scores is the largest piece: 4·bq·bk bytes. Traffic falls with bq, waiting for α falls with bk and with
-# the depth of the keys' slots. Between them stands the SRAM.
+# The block of scores takes 4·bq·bk bytes, so it grows with both. Traffic falls with bq, waiting for α falls with bk and
+# with the depth of the keys' slots. Between them stands the SRAM.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
 # Let Python look: all bq and bk among 128, 256, 512 and depths 2 to 4, keep those with
@@ -392,7 +399,8 @@ def skipping(index_map):
     """The trace of 8 × 8 steps whose keys' block is `index_map(i, j)`."""
     x = jax.ShapeDtypeStruct((64, 128), jnp.float32)
     queries, keys = pl.BlockSpec((8, 128), lambda i, j: (i, 0)), pl.BlockSpec((8, 128), index_map)
-    return pl.pallas_call(skipping_kernel, x, grid=(8, 8), in_specs=[queries, keys], out_specs=queries).trace(x, x)
+    call = pl.pallas_call(skipping_kernel, x, grid=(8, 8), in_specs=[queries, keys], out_specs=queries)
+    return call.trace(x, x)
 
 
 print("steps that are needed:", sum(j <= i for i in range(8) for j in range(8)), "of 64")
@@ -409,7 +417,8 @@ print("copies of k with lambda i, j: (j, 0):", skipping(lambda i, j: (j, 0)).sch
 def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array, b: int) -> jax.Array:
     """Causal attention for f32[n, d], in blocks of b queries and b keys; b divides n.
 
-    Key t counts for query s if t ≤ s. Block i of the queries needs blocks 0 to i of the keys; no other may be copied.
+    Key t counts for query s if t ≤ s. Block i of the queries needs blocks 0 to i of the keys; no other
+    may be copied.
     """
     ### BEGIN SOLUTION
     n, d = q.shape
@@ -433,7 +442,8 @@ def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array, b: int) -> jax.Ar
             weights, shrink = jnp.exp(scores - new), jnp.exp(m_ref[...] - new)
             m_ref[...] = new
             l_ref[...] = l_ref[...] * shrink + weights.sum(axis=1, keepdims=True)
-            acc_ref[...] = acc_ref[...] * shrink + jnp.dot(weights, v_ref[...], preferred_element_type=jnp.float32)
+            values = jnp.dot(weights, v_ref[...], preferred_element_type=jnp.float32)
+            acc_ref[...] = acc_ref[...] * shrink + values
 
         @pl.when(j == i)
         def _():
@@ -441,7 +451,7 @@ def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array, b: int) -> jax.Ar
 
     queries = pl.BlockSpec((b, d), lambda i, j: (i, 0))
     keys = pl.BlockSpec((b, d), lambda i, j: (jnp.minimum(i, j), 0))
-    scratch = [pltpu.VMEM((b, 1), jnp.float32), pltpu.VMEM((b, 1), jnp.float32), pltpu.VMEM((b, d), jnp.float32)]
+    scratch = [pltpu.VMEM((b, width), jnp.float32) for width in (1, 1, d)]
     return pl.pallas_call(kernel, q, grid=(n // b, n // b), in_specs=[queries, keys, keys], out_specs=queries,
                           scratch_shapes=scratch)(q, k, v)
     ### END SOLUTION
@@ -486,20 +496,25 @@ plt.show()
 # loop, and what becomes of the two axes of the grid on a GPU?
 
 # %%
-call = one_call(256, 64, jnp.float32, 64, 32).trace(*[array(256, 64, jnp.float32)] * 3)
+call = one_call(128, 64, jnp.float32, 64, 32).trace(*[array(128, 64, jnp.float32)] * 3)
 print("TPU, each DMA beside its entry in the schedule:\n")
 print(call.lower("tpu").summary())
 
 # %%
 program = call.lower("triton")
 text = program.as_text()
-print(f"GPU: {text.count('tt.dot ')} products for the tensor cores, in {text.count('scf.for')} loop over the keys")
+print("GPU, products for the tensor cores:", text.count("tt.dot "))
 print("shared memory by operand, in bytes:", program.shared_memory())
-print(*[line.strip()[:110] for line in text.splitlines() if "tt.get_program_id" in line or "scf.for" in line], sep="\n")
+for line in text.splitlines():
+    if "tt.get_program_id" in line or "scf.for" in line:
+        print(line.strip().partition(" iter_args")[0])
+        if "->" in line:
+            print("   hands on", line.partition("-> ")[2].partition("  :")[0])
 
 # %% [markdown]
 # The blocks of queries became the CUDA grid: the program asks which one it is (`get_program_id`) and goes through the
-# keys in a loop, with m, l and acc in registers. The same kernel, the same order, another machine (chapters 9 and 10).
+# keys in a loop. What each turn hands on to the next, in registers, is the block of the result, m, l and acc. The same
+# kernel, the same order, another machine (chapters 9 and 10).
 #
 # ## One step past one chip
 #
@@ -514,8 +529,8 @@ def ring_attention(q, k, v, devices):
     """Each device's keys and values go once round the ring; the online softmax takes them in any order."""
     n, d = q.shape
     own = [np.split(np.asarray(a), devices) for a in (q, k, v)]
-    states = [(np.full((n // devices, 1), -np.inf), np.zeros((n // devices, 1)), np.zeros((n // devices, d)))
-              for _ in range(devices)]
+    rows = n // devices
+    states = [(np.full((rows, 1), -np.inf), np.zeros((rows, 1)), np.zeros((rows, d)))] * devices
     for step in range(devices):
         for me in range(devices):
             source = (me - step) % devices  # whose keys have arrived here by now
@@ -532,21 +547,22 @@ print("largest difference from one device:",
       float(abs(ring_attention(small_q, small_k, small_v, 4) - np.asarray(expected)).max()))
 
 # %% [markdown]
-# Every device starts with other keys, and all get the same result: a maximum and two sums do not care about order. Now
-# the time. For one device the ring is a pipeline whose blocks arrive over the network: the loop of chapter 3, with a
-# slower memory. Below, a hop takes 1 µs in the network and 3 µs to arrive; **predict** which of the two rings runs
-# without a gap: a step of 2 µs, or one of 5 µs?
+# Every device takes the keys in another order, and the result is the same: a maximum and two sums do not care. Now the
+# time. For one device the ring is a pipeline whose blocks arrive over the network: the loop of chapter 3, with a
+# slower memory. One thing is different. A neighbour can send on only what has come to it, so a hop starts when the one
+# before has arrived: here the wait comes first. Below, a hop takes 1 µs in the network and 3 µs to arrive; **predict**
+# which of the two rings runs without a gap: a step of 2 µs, or one of 5 µs?
 
 # %%
 from pallas_lite import compute, copy_in_start, copy_in_wait  # noqa: E402
 
 
-def ring(N, A, X, Y, B):  # A[i]: the keys that arrive at hop i; Y stays here
-    copy_in_start(A[0], X[0])
+def ring(N, A, X, Y, B):  # A[i]: the keys of step i; Y stays here
+    copy_in_start(A[0], X[0])  # our own keys; the model lets them take as long as a hop
     for i in range(N):
+        copy_in_wait(X[i % 2])
         if i + 1 < N:
             copy_in_start(A[i + 1], X[(i + 1) % 2])  # the neighbour sends on while we compute
-        copy_in_wait(X[i % 2])
         compute(X[i % 2], Y[0])
 
 
@@ -554,28 +570,32 @@ network = TOY.with_(name="a hop of 1 + 3 µs", alpha=3e-6)
 _, axes = plt.subplots(2, figsize=(9, 4.4), layout="constrained")
 for ax, step_us in zip(axes, (2, 5), strict=True):
     t = pl.timeline(pl.record(ring, 8), network, step_seconds=step_us * 1e-6)
-    pl.plot_timeline(t, ax, limit=46e-6, title=f"a step of {step_us} µs: {t.total * 1e6:.0f} µs, core busy "
-                                               f"{t.utilisation:.0%}")
+    pl.plot_timeline(t, ax, limit=46e-6,
+                     title=f"a step of {step_us} µs: {t.total * 1e6:.0f} µs, core busy {t.utilisation:.0%}")
 plt.show()
 
 # %% [markdown]
-# A hop hides behind a step if the step takes at least as long. A step's work grows with the number of queries; the hop
-# does not: it carries keys and values only. So there is a number of queries for each device from which on the network
-# is free.
+# After the first block, a hop hides behind a step if the step takes at least as long. A step's work grows with the
+# number of queries; the hop does not: it carries keys and values only. So there is a number of queries for each device
+# from which on the network is free.
+#
+# (In a TPU kernel a hop is `pltpu.make_async_remote_copy`: a copy into the neighbour's memory, with a semaphore at
+# either end. pallas_lite simulates one chip, so there it reaches that chip only.)
 #
 # ### Exercise 11.7 · When is the network free?
 # For your ring: how long does a hop take, and how many queries must each device have to hide it?
 
 # %%
 link = personal("11.7", STUDENT)
-print(f"each device holds {link.keys} keys and values of d = {link.d} in bf16 (2 bytes); a link moves {link.gb_per_s} "
-      f"GB/s with a latency of {link.alpha_us} µs; the matrix unit does {link.tflops}·10¹² operations a second")
+print(f"each device holds {link.keys} keys and values of d = {link.d} in bf16 (2 bytes)")
+print(f"a link moves {link.gb_per_s} GB/s with a latency of {link.alpha_us} µs")
+print(f"a matrix unit does {link.tflops}·10¹² operations a second")
 
 # %% exercise="11.7"
 # prediction = µs for one hop (keys and values together), the least number of queries that hides it
 ### BEGIN SOLUTION
 hop = link.alpha_us * 1e-6 + 2 * link.keys * link.d * 2 / (link.gb_per_s * 1e9)
-for_a_query = 4 * link.keys * link.d / (link.tflops * 1e12)  # scores and product: a multiply and an add, twice
+for_a_query = 4 * link.keys * link.d / (link.tflops * 1e12)
 prediction = hop * 1e6, math.ceil(hop / for_a_query)
 ### END SOLUTION
 

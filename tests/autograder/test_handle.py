@@ -243,6 +243,17 @@ def test_close_takes_numbers_within_the_tolerance_and_names_slips():
     assert error.value.nudge == "Twice."
 
 
+@pytest.mark.parametrize("answer, nudge", [
+    (2.5e-6, "in µs"), (2.5 * 1024, "in µs"), (2500, "in µs"), (2.6e-6, "Look again."), (25, "Look again.")])
+def test_close_asks_for_the_unit_where_only_that_is_wrong(answer, nudge):
+    with pytest.raises(Wrong) as error:
+        close(answer, 2.5, "µs", nudge="Look again.")
+    assert nudge in error.value.nudge
+    with pytest.raises(Wrong) as error:
+        close(2500, 2.5, "µs", slips={2500.0: "A slip of its own."})
+    assert error.value.nudge == "A slip of its own."
+
+
 @pytest.mark.parametrize("result", [None, 3, [1.0, 2.0], np.ones(3), np.ones((2, 1)), np.array([1.0, np.nan]),
                                     np.array([1.0, 3.0])])
 def test_same_array_refuses(result):
