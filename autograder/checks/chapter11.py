@@ -36,8 +36,8 @@ def attend(q, k, v, causal=False) -> np.ndarray:
 
 @exercise("11.1", "Running maximum and sum", points=2)
 def running(answer: Handle, trial: Trial) -> None:
-    for n, low, high in trial.pick(visible=[(1, 0, 1), (2, 0, 1), (3, 60, 99)],
-                                   hidden=[(1, -5, 5), (2, 0, 3), (4, 80, 99), (5, -99, -70), (3, -50, 99)]):
+    for n, low, high in trial.pick(visible=[(1, 0, 1), (2, 0, 1), (3, 88, 96)],  # close enough that no sum is just 1
+                                   hidden=[(1, -4, 4), (2, 0, 3), (4, 88, 95), (5, -99, -92), (3, -2, 6)]):
         blocks = trial.rng.uniform(low, high, (n, 3, 4)).astype(np.float32)
         m, total = np.full(3, -np.inf, np.float32), np.zeros(3, np.float32)
         for number_, block in enumerate(blocks):
@@ -80,8 +80,8 @@ def running(answer: Handle, trial: Trial) -> None:
 
 @exercise("11.2", "Rescaling", points=2)
 def update(answer: Handle, trial: Trial) -> None:
-    for n, low, high in trial.pick(visible=[(1, 0, 1), (2, 0, 4), (3, 40, 90)],
-                                   hidden=[(1, -5, 5), (2, 0, 6), (4, 70, 99), (5, -20, 20)]):
+    for n, low, high in trial.pick(visible=[(1, 0, 1), (2, 0, 4), (3, 88, 96)],
+                                   hidden=[(1, -4, 4), (2, 0, 6), (4, 88, 95), (5, -4, 4)]):
         scores = trial.rng.uniform(low, high, (n, 3, 4)).astype(np.float32)
         values = trial.rng.normal(size=(n, 4, 5)).astype(np.float32)
         state = [np.full((3, 1), -np.inf, np.float32), np.zeros((3, 1), np.float32), np.zeros((3, 5), np.float32)]
