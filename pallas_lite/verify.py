@@ -51,7 +51,7 @@ WORDS = {
                  "copy_in of {block} writes {slot} while the copy of {first_block} to it is still in flight.",
                  "Wait for {slot} before starting this copy, or use another slot."),
     "met in HBM": ("hbm race",
-                   "{way} of {block} touches the block that the {first_way} of step {first_step} still has in flight.",
+                   "{way} of {block} touches the block that the {first_way} begun in step {first_step} still moves.",
                    "Wait for that copy (slot {first_number} of {first_operand}) first.{aliased}"),
     "revisit": ("revisit", "output block {block} is written again after step {first_step} left it.{count}",
                 "An output's value is not read back from HBM: what the earlier visit wrote is lost. Make the axis that "

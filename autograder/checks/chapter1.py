@@ -49,8 +49,9 @@ def array_bytes(answer: Handle, trial: Trial) -> None:
 
 @exercise("1.2", "The largest square", points=2)
 def largest_square_add(answer: Handle, trial: Trial) -> None:
-    sizes = [1200, 1199, 12, 11, H100.sram_bytes, TPU_V5E.sram_bytes]
+    sizes = [1199, 1200, H100.sram_bytes, TPU_V5E.sram_bytes]
     if trial.hidden:
+        sizes += [12, 11]
         ns = [int(n) for n in trial.rng.integers(20, 3000, 4)]
         sizes += [12 * n * n - 1 for n in ns] + [12 * n * n for n in ns] + [int(trial.rng.integers(10**4, 10**8))]
     for sram in sizes:
@@ -85,7 +86,7 @@ def intensity(p) -> list[Asked]:
             ("intensity is bytes per operation", 3 * p.size / (2 * p.terms),
              "That is the other way round: bytes per operation."),
             ("operations are intensity", 2 * p.terms, "Those are the operations for one element. Over how many bytes?"),
-        ]),
+        ], nudge="Take one element of z: the operations that make it, over the bytes that are moved for it."),
         Asked("The intensity of B", "operations per byte", right, [
             ("one operation for each product of two numbers", right / 2,
              "That is half of it. Each term of the sum is a multiplication and an addition; each number has 2 bytes."),
@@ -94,17 +95,21 @@ def intensity(p) -> list[Asked]:
             ("one operation for each result", p.m * p.n / moved,
              "A result is not one operation. It is a sum of k products."),
             ("intensity is bytes per operation", 1 / right, "That is the other way round: bytes per operation."),
-        ]),
+        ], nudge="n/3 is for n × n matrices. Count the operations of yours, and the bytes of x, y and z."),
     ]
 
 
-@predict("1.4", "What an add can reach", points=3,
+@predict("1.4", "What a kernel can reach", points=3,
          show=lambda p: f"{p.arrays} arrays of float32 moved, {p.operations} operations for each element")
 def reach(p) -> list[Asked]:
     moved = 4 * p.arrays
     asked = []
     for name, machine in ("v5e", TPU_V5E), ("the H100", H100):
         percent = 100 * p.operations / moved * machine.beta / machine.flops
+        # On the H100, 100 · β/F happens to be 5, and another slip gives the same for five operations.
+        intensity_itself = [] if machine is H100 else [
+            ("the intensity is the part", p.operations / moved,
+             "That is the intensity I, in operations per byte. How many operations a second does it allow?")]
         asked.append(Asked(f"The part of F on {name}", "%", percent, [
             ("a fraction is a percentage", percent / 100,
              "That is the fraction itself. In percent it is 100 times that."),
@@ -116,7 +121,8 @@ def reach(p) -> list[Asked]:
              f"Your kernel does {p.operations} operations for each element, not one."),
             ("all of F can be reached", 100.0,
              "That would need enough operations for each byte. Does the kernel have them?"),
-        ], 0.02))
+            *intensity_itself,
+        ], 0.02, "The slope allows I · β operations a second. How many percent of F are that?"))
     balance = moved * TPU_V5E.flops / TPU_V5E.beta
     asked.append(Asked("The work per element", "operations", balance, [
         ("the corner is the number of operations", TPU_V5E.flops / TPU_V5E.beta,
@@ -126,7 +132,7 @@ def reach(p) -> list[Asked]:
         ("all machines have the same corner", moved * H100.flops / H100.beta, "That is the corner of the H100."),
         ("everything can use the matrix unit", moved * TPU_V5E.matmul_flops / TPU_V5E.beta,
          "That is the corner of the matrix unit. An elementwise kernel runs on the vector unit."),
-    ], 0.02))
+    ], 0.02, "At the corner, I = F/β. How many operations for each element is that, if the bytes stay the same?"))
     return asked
 
 
@@ -135,7 +141,7 @@ def fused(answer: Handle, trial: Trial) -> None:
     for shape in trial.pick(visible=[(2, 3), (8, 16), (5,)], hidden=[(3, 4), (16, 8), (7,), (2, 3, 4)]):
         x, y, z = (random_array(trial, shape) for _ in range(3))
         case = f"x, y and z are float32{list(shape)}"
-        did = run(answer, case, "Each operand is one block, as a whole", x, y, z)
+        did = run(answer, case, "The call has three operands and one output, each as a whole", x, y, z)
         moved = sum(o.copies * math.prod(n or 1 for n in o.block_shape) for c in did.calls
                     for o in (*c.inputs, *c.outputs))
         if did.made > 1:

@@ -22,6 +22,7 @@ from ..exercise import AnswerFailed, Trial, Wrong
 from ..handle import Handle, KernelCall, KernelOperand, KernelRun, same_array
 
 DRAWN = 64  # steps: a longer schedule is not shown with a failure
+SAID = ("returns a value", "is a ref, not a value", "that only a running step")  # slips in a kernel; specs are no part
 
 
 def random_array(trial: Trial, shape) -> np.ndarray:
@@ -50,6 +51,11 @@ def run(answer: Handle, case: str, fit: str, *arrays) -> KernelRun:
                 "The grid makes a step for each block: take its numbers of steps from x.shape. An index map takes the "
                 "program ids in the order of the grid's axes, and gives a block index for each axis of the array, in "
                 "the order of the array's.")
+        elif "truth value of an array" in failed.message:
+            failed.nudge = ("Python's max, min, if, and, or want one True or False, and a block has many numbers. "
+                            "jnp.maximum, jnp.minimum and jnp.where choose for each number.")
+        elif any(slip in failed.message for slip in SAID):
+            pass
         elif failed.kind == "SpecError" or "shape" in failed.message:  # JAX says so of blocks that do not broadcast
             failed.nudge = f"{fit}. See that the grid, the specs and the kernel's refs agree with that."
         raise

@@ -48,8 +48,22 @@ def product_in_a_kernel(x, y, z):
     return jnp.maximum(pl.pallas_call(kernel, out_shape=x)(x, y) + z, 0)
 
 
+def maximum_outside(x, y, z):
+    return jnp.maximum(computes(lambda x, y, z: x * y + z)(x, y, z), 0)
+
+
+def copies_beside(x, y, z):
+    """A call of the right form, whose result nobody uses."""
+    computes(lambda x, y, z: x)(x, y, z)
+    return jnp.maximum(x * y + z, 0)
+
+
 def returns(x_ref, y_ref, z_ref, o_ref):
     return jnp.maximum(x_ref[...] * y_ref[...] + z_ref[...], 0)
+
+
+def computes_on_refs(x_ref, y_ref, z_ref, o_ref):
+    o_ref[...] = jnp.maximum(x_ref * y_ref + z_ref, 0)
 
 
 def call_not_called(x, y, z):
@@ -59,6 +73,12 @@ def call_not_called(x, y, z):
 def refs_are_values(x_ref, y_ref, z_ref, o_ref):
     o_ref = jnp.maximum(x_ref[...] * y_ref[...] + z_ref[...], 0)  # noqa: F841
 
+
+p, q = personal("1.3"), personal("1.4")
+A, B = 2 * p.terms / (3 * p.size), p.m * p.k * p.n / (p.m * p.k + p.k * p.n + p.m * p.n)
+V5E, H, WORK = (100 * q.operations * TPU_V5E.beta / (4 * q.arrays * TPU_V5E.flops),
+                100 * q.operations * H100.beta / (4 * q.arrays * H100.flops),
+                4 * q.arrays * TPU_V5E.flops / TPU_V5E.beta)
 
 WRONG = {
     "1.1": [
@@ -87,12 +107,19 @@ WRONG = {
         ("it must be a power of two", lambda b: 2 ** int(math.log2(max(math.sqrt(b / 12), 1))), "too low"),
         ("less than all of it must be used", lambda b: math.isqrt(max(b - 1, 0) // 12), "too low"),
     ],
-    "1.3": [("one number answers both", 5.5, "2 answers in a row")],
-    "1.4": [("one number answers all", 1.1, "3 answers in a row")],
+    "1.3": [("one number answers both", 5.5, "2 answers in a row"),
+            ("the rule for squares holds for all products", (A, p.n / 3), "n/3 is for")],
+    "1.4": [("one number answers all", 1.1, "3 answers in a row"),
+            ("half of F is a fair guess", (50, 50, WORK), "How many percent")],
     "1.5": [
         ("one operation, one call", three_calls, "calls"),
         ("the result is what counts", lambda x, y, z: jnp.maximum(x * y + z, 0), "no pallas_call"),
         ("the kernel does the costly part, JAX the rest", product_in_a_kernel, "One pallas_call"),
+        ("the last step may as well be outside", maximum_outside, "did not make them"),
+        ("it is enough that there is a call", copies_beside, "did not make them"),
+        ("Python's max works on arrays", computes(lambda x, y, z: max(x * y + z, 0)), "jnp.maximum"),
+        ("a ref is a value", fuse(computes_on_refs), "read it first"),
+        ("the output is no parameter", fuse(lambda x_ref, y_ref, z_ref: x_ref[...]), "three operands and one output"),
         ("a kernel returns its result", fuse(returns), "returns nothing"),
         ("pallas_call runs the kernel", call_not_called, "nothing has run"),
         ("assigning the name stores the value", fuse(refs_are_values), "Nothing was stored"),
@@ -137,12 +164,6 @@ def with_where(x_ref, y_ref, z_ref, o_ref):
     value = z_ref[...] + y_ref[...] * x_ref[...]
     o_ref[...] = jnp.where(value > 0, value, jnp.zeros_like(value))
 
-
-p, q = personal("1.3"), personal("1.4")
-A, B = 2 * p.terms / (3 * p.size), p.m * p.k * p.n / (p.m * p.k + p.k * p.n + p.m * p.n)
-V5E, H, WORK = (100 * q.operations * TPU_V5E.beta / (4 * q.arrays * TPU_V5E.flops),
-                100 * q.operations * H100.beta / (4 * q.arrays * H100.flops),
-                4 * q.arrays * TPU_V5E.flops / TPU_V5E.beta)
 
 RIGHT = {
     "1.1": [("asks JAX, makes nothing", counted), ("makes the array and asks it", made_and_asked)],

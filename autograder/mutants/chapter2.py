@@ -24,7 +24,7 @@ WRONG = {
         ("all blocks come in at once", plan([0, 0, 0, 0], [1, 2, 3, 4], [2, 3, 4, 5]), "one thing at a time"),
         ("all results leave at the end", plan([0, 1, 2, 3], [1, 2, 3, 4], [5, 5, 5, 5]), "one thing at a time"),
         ("a bubble between fill and steady state", plan([0, 1, 2, 3], [2, 3, 4, 5], [3, 4, 5, 6]), "7 time slots"),
-        ("slots are counted from one", plan([1, 2, 3, 4], [2, 3, 4, 5], [3, 4, 5, 6]), "a slot earlier"),
+        ("slots are counted from one", plan([1, 2, 3, 4], [2, 3, 4, 5], [3, 4, 5, 6]), "one earlier"),
         ("three blocks are enough", plan([0, 1, 2], [1, 2, 3], [2, 3, 4]), "one for each block"),
     ],
     "2.2": [
@@ -38,7 +38,8 @@ WRONG = {
         ("the part of the bubbles", lambda n, s: (s - 1) / (n + s - 1), "part of the bubbles"),
         ("whole numbers only", lambda n, s: n // (n + s - 1), "too low"),
     ],
-    "2.3": [("one number answers both", 38, "2 answers in a row")],
+    "2.3": [("one number answers both", 38, "2 answers in a row"),
+            ("95 blocks are 95 %", (95, 97), "How many bubbles")],
     "2.4": [
         ("in turns", lambda n, t: n * sum(t), "in turns"),
         ("the slowest stage is all", lambda n, t: n * max(t), "has to reach it"),
@@ -68,13 +69,15 @@ WRONG = {
         ("a block for each kB", 480, "coarser"),
         ("two halves", 2, "last to go out"),
         ("a cut may have parts", 7.5, "whole number"),
+        ("what was best on the page is best for all arrays", 30, "cut is faster"),
+        ("the second best on the page will do", 10, "cut is faster"),
     ],
 }
 
 p, q = personal("2.3"), personal("2.6")
 N = (p.stages - 1) * p.percent // (100 - p.percent)
 best = min(range(1, 200), key=lambda n: cut(n, q.alpha, q.kilobytes).total)
-near = [n for n in range(1, 200) if cut(n, q.alpha, q.kilobytes).total <= 1.015 * cut(best, q.alpha, q.kilobytes).total]
+near = [n for n in range(1, 200) if cut(n, q.alpha, q.kilobytes).total <= 1.008 * cut(best, q.alpha, q.kilobytes).total]
 
 
 def simulated(n, times):

@@ -22,7 +22,7 @@ from pallas_lite.hardware import H100, TPU_V5E, TPU_V5P
 
 
 def ns_per_add(n, adds=2**24):
-    """Measured, not modelled: nanoseconds for one addition in arrays of n numbers. The best of three tries."""
+    """Measured, not modelled: nanoseconds for one addition in arrays of n numbers, the best of three."""
     x, y, result = np.random.default_rng(0).random((3, n), np.float32)
     seconds = []
     for _ in range(3):
@@ -74,7 +74,7 @@ for step, memory in enumerate(("registers", "SRAM", "HBM")):
 
 MB, GB = 1e6, 1e9
 chips = {"TPU v5p": (96 * MB, 95 * GB),  # SRAM: the Pallas tutorial; HBM: Google Cloud, "TPU v5p"
-         # 132 multiprocessors with an L1 each, and one L2 for all: NVIDIA, H100 data sheet and tuning guide
+         # 132 multiprocessors with an L1 each, one L2 for all: NVIDIA, H100 data sheet and tuning guide
          "H100 SXM": (132 * H100.physical_sram_bytes + 50 * MB, 80 * GB)}
 print()
 for name, (sram, hbm) in chips.items():
@@ -112,11 +112,12 @@ def add_kernel(x_ref, y_ref, z_ref):
 x = jax.random.uniform(jax.random.key(0), (512, 512))
 y = jax.random.uniform(jax.random.key(1), (512, 512))
 once = pl.BlockSpec(pipeline_mode=pl.Buffered(1))  # the whole array, with one place for it in SRAM
-add = pl.pallas_call(add_kernel, out_shape=x, in_specs=[once, once], out_specs=once)  # does steps 1 and 5
+add = pl.pallas_call(add_kernel, out_shape=x, in_specs=[once, once], out_specs=once)  # steps 1 and 5
 
 t = add.trace(x, y).timeline(TPU_V5E)
 _, ax = plt.subplots(figsize=(9, 2.4), layout="constrained")
-pl.plot_timeline(t, ax, title=f"x + y on a v5e: {t.total * 1e6:.2f} µs, and the core is busy {t.utilisation:.1%}")
+title = f"x + y on a v5e: {t.total * 1e6:.2f} µs, and the core is busy {t.utilisation:.1%}"
+pl.plot_timeline(t, ax, title=title)
 plt.show()
 
 # %% [markdown]
@@ -134,8 +135,8 @@ plt.show()
 
 # %%
 print("right:", bool((add(x, y) == x + y).all()))
-print(f"v5e: α = {TPU_V5E.alpha * 1e6:g} µs ({TPU_V5E.sources['alpha']}),  β = {TPU_V5E.beta / 1e9:g} GB/s,"
-      f"  F = {TPU_V5E.flops / 1e12:g} · 10¹² operations/s")
+print(f"v5e: α = {TPU_V5E.alpha * 1e6:g} µs ({TPU_V5E.sources['alpha']}),"
+      f"  β = {TPU_V5E.beta / 1e9:g} GB/s,  F = {TPU_V5E.flops / 1e12:g} · 10¹² operations/s")
 
 # %% [markdown]
 # Perhaps the core of a v5e is just too slow, or waits too long for its first bytes? Take a huge array, so that α does
@@ -158,7 +159,9 @@ for machine in TPU_V5E, H100:
 
 # %% exercise="1.1"
 def array_bytes(shape: tuple[int, ...], dtype: str) -> int:
-    """Bytes of an array. `dtype` is a name such as "float32", "bfloat16" or "int8"; jnp.dtype(dtype) knows its size.
+    """Bytes of an array. `dtype` is a name such as "float32", "bfloat16" or "int8".
+
+    jnp.dtype(dtype) knows how large one number is.
 
     >>> array_bytes((2, 3), "bfloat16")
     12
@@ -191,7 +194,7 @@ check("1.1", array_bytes)
 
 # %%
 def whole_add(n):
-    """What add_kernel would do on whole arrays of n × n float32: nothing runs, so a shape is enough."""
+    """What add_kernel would do on n × n float32, taken whole: nothing runs, so a shape is enough."""
     a = jax.ShapeDtypeStruct((n, n), jnp.float32)
     return pl.pallas_call(add_kernel, out_shape=a, in_specs=[once, once], out_specs=once).trace(a, a)
 
@@ -237,7 +240,10 @@ check("1.2", largest_square_add)
 
 # %%
 for machine in TPU_V5E, H100:
-    n = bisect_left(range(4096), True, key=lambda n, m=machine: bool(whole_add(n).timeline(m).hazards)) - 1
+    def too_large(n, machine=machine):
+        return bool(whole_add(n).timeline(machine).hazards)
+
+    n = bisect_left(range(4096), True, key=too_large) - 1
     print(f"{machine.name:8}  {machine.sram_bytes / 1024:6g} KiB: at most {n} × {n}"
           f"   ({n + 1} × {n + 1} would be over by {12 * (n + 1)**2 - machine.sram_bytes:,} bytes)")
 
@@ -284,12 +290,12 @@ STUDENT = ""  # your course id
 
 mine = personal("1.3", STUDENT)
 terms, dtype, size, m, k, n = mine.terms, mine.dtype, mine.size, mine.m, mine.k, mine.n
-print(f"""A: x, y and z are {dtype}[1000, 1000] ({size} bytes a number); the kernel computes for each element
+print(f"""A: x, y and z are {dtype}[1000, 1000], {size} bytes a number. For each element:
        z = y
        for _ in range({terms}):
            z = z * x + y
 
-B: z = x @ y, with x: bfloat16[{m}, {k}], y: bfloat16[{k}, {n}], z: bfloat16[{m}, {n}] (2 bytes a number)""")
+B: z = x @ y in bfloat16, 2 bytes a number, with x: [{m}, {k}], y: [{k}, {n}], z: [{m}, {n}]""")
 
 # %% [markdown]
 # Each array is moved once between HBM and SRAM. Give two numbers, in operations per byte; numbers or formulas, as you
@@ -319,6 +325,32 @@ check("1.3", prediction, student=STUDENT)
 # </details>
 
 # %% [markdown]
+# Now let the package count. It traces both kernels, and finds the operations and the bytes by itself:
+
+# %%
+def polynomial_kernel(x_ref, y_ref, z_ref):
+    z = y_ref[...]
+    for _ in range(terms):
+        z = z * x_ref[...] + y_ref[...]
+    z_ref[...] = z
+
+
+kernels = {"A": (polynomial_kernel, dtype, [(1000, 1000)] * 3),
+           "B": (matmul_kernel, "bfloat16", [(m, k), (k, n), (m, n)])}
+if prediction is ...:
+    kernels = {}
+    print("Once you have a prediction in exercise 1.3, run this cell again.")
+
+for name, (kernel, dtype_of, shapes) in kernels.items():
+    *inputs, out = (jax.ShapeDtypeStruct(shape, dtype_of) for shape in shapes)
+    call = pl.pallas_call(kernel, out_shape=out, in_specs=[once, once], out_specs=once)
+    s = call.trace(*inputs).schedule
+    print(f"{name}: {s.flops:.3g} operations / {s.hbm_bytes['total']:.3g} bytes = {s.intensity:.4g}")
+
+# %% [markdown]
+# More terms, more intensity: a **polynomial** such as A does all its work on numbers that are in the core already. An
+# add has nothing more to do with its numbers, once they are there.
+#
 # ## The roofline
 #
 # A kernel with intensity I gets β bytes a second, so it does at most I · β operations a second, and never more than F.
@@ -326,21 +358,24 @@ check("1.3", prediction, student=STUDENT)
 # one F: its **matrix unit** does only products of matrices, but those much faster than the **vector unit** does the
 # rest.
 #
-# **Predict before you look:** from which n on is a product of n × n limited by F, and no longer by β?
+# **Predict before you look:** from which n on is a product of n × n limited by F, and no longer by β? (The polynomial
+# in the picture is like A above, in float32 and with 45 terms.)
 
 # %%
-polynomial = 90 / 12  # 45 times z * x + y, in float32
+polynomial = 2 * 45 / 12  # operations per byte
 kernels = {"x + y": whole_add(512).schedule, "polynomial": polynomial,
            **{f"matmul {n}": matmul(n).schedule for n in (128, 512, 2048)}}
 _, axes = plt.subplots(2, figsize=(9, 7.2), layout="constrained")
 for machine, ax in zip((TPU_V5E, H100), axes, strict=True):
     pl.plot_roofline(machine, kernels, ax)
     corner = machine.matmul_flops / machine.beta
-    print(f"{machine.name}: corner of the matrix unit at {corner:.0f} operations per byte, so n = {3 * corner:.0f}")
+    print(f"{machine.name}: corner of the matrix unit at {corner:.0f} operations per byte,"
+          f" so n = {3 * corner:.0f}")
 plt.show()
 
 # %% [markdown]
-# In bfloat16 the intensity of a product of n × n is n/3, so it takes matrices of many hundreds to be limited by F.
+# In bfloat16 a product of n × n has the intensity 2n³ / (3 · 2n²) = n/3, so it takes matrices of many hundreds to be
+# limited by F.
 #
 # The dot of a kernel is on the roof: it shows the *most* that the kernel can do. Left of its unit's corner a kernel is
 # **memory-bound**: fewer bytes make it faster, a faster core does not. Right of it, it is **compute-bound**, and that
@@ -348,16 +383,17 @@ plt.show()
 # F/β that it takes. (Mind the axes, they are logarithmic: the add is not a little below F, it is two powers of ten
 # below.)
 #
-# ### Exercise 1.4 · What an add can reach
-# Your own kernel again, in float32 on the vector unit. Say what part of F it can reach at best, and how much work
-# would be enough to be compute-bound.
+# ### Exercise 1.4 · What a kernel can reach
+# Another kernel of your own, in float32 on the vector unit. Say how many percent of F it can reach at best, and how
+# much work would be enough to be compute-bound.
 
 # %%
 mine = personal("1.4", STUDENT)
 arrays, operations = mine.arrays, mine.operations
-print(f"The kernel moves {arrays} arrays of float32 ({arrays - 1} in, 1 out), and does {operations} operations for each"
-      f" element.\nv5e:  β = {TPU_V5E.beta:g} bytes/s, F = {TPU_V5E.flops:g} operations/s (vector unit)"
-      f"\nH100: β = {H100.beta:g} bytes/s, F = {H100.flops:g} operations/s (vector unit)")
+print(f"The kernel moves {arrays} arrays of float32 ({arrays - 1} in, 1 out),"
+      f" and does {operations} operations for each element.\n"
+      f"v5e:  β = {TPU_V5E.beta:g} bytes/s, F = {TPU_V5E.flops:g} operations/s (vector unit)\n"
+      f"H100: β = {H100.beta:g} bytes/s, F = {H100.flops:g} operations/s (vector unit)")
 
 # %% exercise="1.4"
 # prediction = percent of F on v5e, percent of F on H100, and
@@ -385,6 +421,24 @@ check("1.4", prediction, student=STUDENT)
 # </details>
 
 # %% [markdown]
+# Read it off the roof, with an add beside it:
+
+# %%
+if prediction is ...:
+    print("Once you have a prediction in exercise 1.4, run this cell again.")
+else:
+    own = {"x + y": 1 / 12, "your kernel": operations / (4 * arrays)}
+    for machine in TPU_V5E, H100:
+        for name, intensity in own.items():
+            part = min(1, intensity * machine.beta / machine.flops)
+            print(f"{machine.name:8}  {name:11}  {part:6.2%} of F")
+        enough = 4 * arrays * machine.flops / machine.beta
+        print(f"          with {enough:.1f} operations for each element yours would be compute-bound")
+    _, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
+    pl.plot_roofline(TPU_V5E, own, ax)
+    plt.show()
+
+# %% [markdown]
 # ## Move less
 #
 # A kernel on the slope has one remedy: more operations for each byte. Here is max(x · y + z, 0), three operations,
@@ -407,7 +461,8 @@ def relu_kernel(x_ref, o_ref):
 
 z = jax.random.normal(jax.random.key(2), (512, 512))
 steps = {"product = x * y": call(multiply_kernel, x, y).trace(x, y),
-         "sum = product + z": call(add_kernel, x, z).trace(x, z), "maximum(sum, 0)": call(relu_kernel, x).trace(x)}
+         "sum = product + z": call(add_kernel, x, z).trace(x, z),
+         "maximum(sum, 0)": call(relu_kernel, x).trace(x)}
 for name, trace in steps.items():
     print(f"{name:18} moves {trace.schedule.hbm_bytes['total'] // x.nbytes} arrays,"
           f" {trace.timeline(TPU_V5E).total * 1e6:.2f} µs modelled")
@@ -424,7 +479,7 @@ print(f"in all: {sum(t.schedule.hbm_bytes['total'] for t in steps.values()) // x
 def fused(x: jax.Array, y: jax.Array, z: jax.Array) -> jax.Array:
     """max(x * y + z, 0) for three arrays of one shape: one pallas_call, each array moved once.
 
-    pl.pallas_call(kernel, out_shape=x) makes a function; without specs, every operand is in SRAM as a whole.
+    pl.pallas_call(kernel, out_shape=x) makes a function; without specs, each operand is one block.
     """
     ### BEGIN SOLUTION
     def kernel(x_ref, y_ref, z_ref, o_ref):
@@ -468,8 +523,8 @@ pl.plot_roofline(TPU_V5E, {"x * y alone": alone, "all in one call": one_call}, a
 plt.show()
 
 # %% [markdown]
-# Half the time, for the same three operations: only because two arrays are not sent away and fetched again. Joining
-# kernels in this way is called **fusion**, and it is most of what a compiler such as XLA does for you.
+# Less than half the time, for the same three operations: only because two arrays are not sent away and fetched again.
+# Joining kernels in this way is called **fusion**, and it is most of what a compiler such as XLA does for you.
 #
 # Both dots hang below the roof. One reason is α, and there is another one: look at the first picture again. The core
 # waits for the copies in, then the copies out wait for the core. While one is at work, the others are idle.

@@ -9,6 +9,8 @@
 # the cell:** if all overlaps that can, how many µs for six blocks?
 
 # %%
+from itertools import count
+
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -24,16 +26,18 @@ def add_one_kernel(x_ref, o_ref):
 
 
 def pipeline(blocks, slots=2):
-    """x + 1 in so many blocks of 1000 bytes, with `slots` places in SRAM for blocks of x, and as many for results."""
+    """x + 1 in blocks of 1000 bytes, with `slots` places in SRAM for blocks of x, and for results."""
     x = jax.ShapeDtypeStruct((1000 * blocks,), jnp.int8)
-    spec = pl.BlockSpec((1000,), lambda i: (i,), pipeline_mode=pl.Buffered(slots))  # explained in chapter 4
-    return pl.pallas_call(add_one_kernel, out_shape=x, grid=(blocks,), in_specs=[spec], out_specs=spec).trace(x)
+    spec = pl.BlockSpec((1000,), lambda i: (i,), pipeline_mode=pl.Buffered(slots))  # see chapter 4
+    call = pl.pallas_call(add_one_kernel, out_shape=x, grid=(blocks,), in_specs=[spec], out_specs=spec)
+    return call.trace(x)
 
 
 _, axes = plt.subplots(2, figsize=(9, 4.6), layout="constrained")
 for slots, ax in zip((1, 2), axes, strict=True):
     t = pipeline(6, slots).timeline()
-    title = f"{'in turns' if slots == 1 else 'overlapped'}: {t.total * 1e6:g} µs, core busy {t.utilisation:.0%}"
+    title = "in turns" if slots == 1 else "overlapped"
+    title += f": {t.total * 1e6:g} µs, core busy {t.utilisation:.0%}"
     pl.plot_timeline(t, ax, limit=18e-6, title=title)
 plt.show()
 
@@ -55,16 +59,17 @@ plt.show()
 # - **Within an engine,** one thing is done after the other.
 #
 # But block 3 needs nothing from block 2. So while the core computes on block i, block i + 1 may come in and block
-# i − 1 may go out. A plan can be written as a table of **time slots**: for each engine the slot in which it has block
-# 0, block 1, and so on. Here is one in which nothing overlaps.
+# i − 1 may go out. A plan can be written as a table of **time slots**, all equally long: for each engine the time slot
+# in which it has block 0, block 1, and so on. Here is one in which nothing overlaps.
 
 # %%
 def draw(**engines):
-    """A plan as a table. For each engine: a list of the time slots in which it has block 0, block 1, …"""
+    """A plan as a table. For each engine: the list of time slots in which it has block 0, block 1, …"""
     slots = 1 + max(max(when) for when in engines.values())
     print("time slot", *(f"{slot:3}" for slot in range(slots)))
     for engine, when in engines.items():
-        print(f"{engine:9}", *(f"{when.index(slot) if slot in when else '·':>3}" for slot in range(slots)))
+        row = (when.index(slot) if slot in when else "·" for slot in range(slots))
+        print(f"{engine:9}", *(f"{block:>3}" for block in row))
     busy = len(engines["compute"])
     print(f"core busy in {busy} of {slots} slots: {busy / slots:.0%}")
 
@@ -104,15 +109,16 @@ check("2.1", plan)
 # - **steady state**: every stage works, each on another block;
 # - **drain**: the last block is on its way out.
 #
-# Slots in which the core stands still are called **bubbles**. **Predict:** with 100 blocks in place of 6, how many
+# Time slots in which the core stands still are called **bubbles**. **Predict:** with 100 blocks in place of 6, how many
 # bubbles are there? And with a single block?
 
 # %%
 for blocks in 1, 2, 6, 20, 100:
     t = pipeline(blocks).timeline()
     idle = (t.total - t.busy) * 1e6
-    print(f"{blocks:3} blocks: {t.total * 1e6:3.0f} µs, bubbles {idle:.0f} µs, core busy {t.utilisation:6.1%}"
-          f"   (in turns: {pipeline(blocks, 1).timeline().total * 1e6:3.0f} µs)")
+    turns = pipeline(blocks, slots=1).timeline().total * 1e6
+    print(f"blocks: {blocks:3}   {t.total * 1e6:3.0f} µs, bubbles {idle:.0f} µs,"
+          f" core busy {t.utilisation:6.1%}   (in turns: {turns:3.0f} µs)")
 
 # %% [markdown]
 # Always two. Fill and drain cost the same whether the pipeline then runs for 6 blocks or for 600, so a long pipeline
@@ -122,7 +128,7 @@ for blocks in 1, 2, 6, 20, 100:
 # engines. We want **a core that always computes**. The other stages may idle as much as they like.
 #
 # And what if there are more stages? Suppose that blocks come from another chip: over the network into HBM, from there
-# into SRAM, and all the way back. **Predict:** in how many of its slots is the core busy now, with six blocks?
+# into SRAM, and all the way back. **Predict:** for what part of the time slots is the core busy now, with six blocks?
 
 # %%
 def plan_for(blocks, stages):
@@ -134,12 +140,14 @@ draw(**plan_for(6, ["receive", "copy_in", "compute", "copy_out", "send"]))
 
 # %% [markdown]
 # The more stages, the longer it takes until the first block has reached the core and the last one has left. Do not
-# confuse stages with slots in SRAM: two slots for each operand are what lets a block come in while another is computed
-# on. **Predict:** what do four slots do to the eight µs?
+# confuse stages with **slots**, the places in SRAM that hold a block each. (A time slot is a moment; a slot is a
+# place.) Two slots for each operand are what lets a block come in while another is computed on. **Predict:** what do
+# four slots do to the eight µs?
 
 # %%
 for slots in 1, 2, 4:
-    print(f"{slots} slot{'s' * (slots > 1)} for each operand: {pipeline(6, slots).timeline().total * 1e6:g} µs")
+    µs = pipeline(6, slots).timeline().total * 1e6
+    print(f"slots for each operand: {slots}   {µs:2.0f} µs")
 
 # %% [markdown]
 # Nothing: neither more bubbles nor fewer. Bubbles come with stages. (What more slots are good for, you will see in
@@ -150,7 +158,7 @@ for slots in 1, 2, 4:
 
 # %% exercise="2.2"
 def utilisation(blocks: int, stages: int) -> float:
-    """The part of all time slots, between 0 and 1, in which the core computes, if every stage takes one slot.
+    """The part of all time slots, between 0 and 1, in which the core computes. Every stage takes one.
 
     The core is one of the stages. blocks ≥ 1, stages ≥ 1.
 
@@ -184,7 +192,8 @@ STUDENT = ""  # your course id
 
 mine = personal("2.3", STUDENT)
 stages, percent = mine.stages, mine.percent
-print(f"Your pipeline has {stages} stages of one time slot each. Its core should be busy for {percent} % of the slots.")
+print(f"Your pipeline has {stages} stages of one time slot each."
+      f" Its core should be busy for {percent} % of the time slots.")
 
 # %% [markdown]
 # Predict two numbers: the smallest number of blocks that is enough, and how many time slots they take in all. Numbers
@@ -211,6 +220,24 @@ check("2.3", prediction, student=STUDENT)
 # </details>
 
 # %% [markdown]
+# Let a loop try it, one block more at a time, for your aim and for a few others:
+
+# %%
+def percent_busy(blocks):
+    plan = plan_for(blocks, range(stages))
+    return 100 * blocks / (1 + max(max(when) for when in plan.values()))
+
+
+if prediction is ...:
+    print("Once you have a prediction in exercise 2.3, run this cell again.")
+else:
+    for aim in sorted({50, 80, 90, 99, percent}):
+        blocks = next(n for n in count(1) if percent_busy(n) >= aim)
+        print(f"{aim} % of the time: {blocks:3} blocks, {blocks + stages - 1:3} time slots")
+
+# %% [markdown]
+# The last per cent are dear: from 90 % to 99 % it takes eleven times as many blocks, with any number of stages.
+#
 # ## When stages take different times
 #
 # Equal stages are rare. **Predict:** let the core take 3 µs for a block, and each copy 1 µs. How long for six blocks?
@@ -221,7 +248,8 @@ slow_copies = TOY.with_(name="toy with slow copies", beta=TOY.beta / 3)
 _, axes = plt.subplots(2, figsize=(9, 4.6), layout="constrained")
 for ax, name, t in ((axes[0], "slow core", pl.timeline(pipeline(6).schedule, TOY, step_seconds=3e-6)),
                     (axes[1], "slow copies", pl.timeline(pipeline(6).schedule, slow_copies))):
-    pl.plot_timeline(t, ax, limit=22e-6, title=f"{name}: {t.total * 1e6:g} µs, core busy {t.utilisation:.0%}")
+    title = f"{name}: {t.total * 1e6:g} µs, core busy {t.utilisation:.0%}"
+    pl.plot_timeline(t, ax, limit=22e-6, title=title)
 plt.show()
 
 # %% [markdown]
@@ -237,7 +265,7 @@ plt.show()
 
 # %% exercise="2.4"
 def pipeline_time(blocks: int, times: list[float]) -> float:
-    """µs for so many blocks (at least one), if stage s takes times[s] µs for each, and all overlaps that can.
+    """µs for `blocks` ≥ 1 blocks, if stage s takes times[s] µs for each, and all overlaps that can.
 
     Every stage is an engine of its own, and a block may wait before it. The two pictures above:
 
@@ -274,7 +302,7 @@ check("2.4", pipeline_time)
 # %%
 one_port = TOY.with_(name="toy with one port", duplex=False)
 for compute in 0.02, 0.2, 1.0, 2.0, 4.0, 20.0, 200.0:
-    turns, overlapped = (pl.timeline(pipeline(60, slots).schedule, one_port, step_seconds=compute * 1e-6)
+    turns, overlapped = (pl.timeline(pipeline(60, slots).schedule, one_port, step_seconds=1e-6 * compute)
                          for slots in (1, 2))
     gain = turns.total / overlapped.total
     print(f"in and out 2 µs, compute {compute:6g} µs: gain {gain:.2f}  {'█' * round(20 * gain)}"
@@ -290,22 +318,26 @@ for compute in 0.02, 0.2, 1.0, 2.0, 4.0, 20.0, 200.0:
 def add_on_v5e(rows, slots):
     x = jax.ShapeDtypeStruct((2**16, 1024), jnp.float32)
     spec = pl.BlockSpec((rows, 1024), lambda i: (i, 0), pipeline_mode=pl.Buffered(slots))
-    call = pl.pallas_call(add_one_kernel, out_shape=x, grid=(2**16 // rows,), in_specs=[spec], out_specs=spec)
+    grid = (2**16 // rows,)
+    call = pl.pallas_call(add_one_kernel, out_shape=x, grid=grid, in_specs=[spec], out_specs=spec)
     return call.trace(x).timeline(TPU_V5E)
 
 
 for rows in 1024, 64:
     turns, overlapped = add_on_v5e(rows, 1), add_on_v5e(rows, 2)
     port = turns.hbm_bytes["total"] / TPU_V5E.beta
-    print(f"{rows * 4:4} KiB: in turns {turns.total * 1e6:6.0f} µs, overlapped {overlapped.total * 1e6:5.0f} µs, gain"
-          f" {turns.total / overlapped.total:.1f}.  In turns the core is busy {turns.busy / turns.total:.1%}, the port"
-          f" {port / turns.total:.0%}.")
+    print(f"{rows * 4:4} KiB: in turns {turns.total * 1e6:6.0f} µs,"
+          f" overlapped {overlapped.total * 1e6:5.0f} µs, gain {turns.total / overlapped.total:.1f}")
+    print(f"          in turns, the core is busy {turns.busy / turns.total:.1%} of the time,"
+          f" the port {port / turns.total:.0%};  sum / max = {turns.total / port:.1f}")
 
 # %% [markdown]
 # Large blocks: the core has next to nothing to hide, and little is won, as predicted. But small blocks win a lot! In
 # turns, even the port is idle most of the time there. What takes the time is α, the way from HBM to SRAM: while a block
-# travels, the next one could leave already. So overlap pays here, too: copies overlap *each other*. Chapter 3 has a
-# section on that, and chapter 7 a formula.
+# travels, the next one could leave already. So overlap pays here, too: copies overlap *each other*. The rule still
+# holds: α is part of the sum, but it occupies no engine, so it is not in the max. (Two slots let only so many blocks be
+# on their way; with more of them the gain comes to sum / max.) Chapter 3 has a section on that, and chapter 7 a
+# formula.
 #
 # ## When the dependence is real
 #
@@ -320,13 +352,14 @@ def chain(slots):
     """A[i + 1] = A[i] + 1 for i = 0 … 6, in place: input and output are one array in HBM."""
     source, target = (pl.BlockSpec((1, 10), index_map, pipeline_mode=pl.Buffered(slots))
                       for index_map in (lambda i: (i, 0), lambda i: (i + 1, 0)))
-    return pl.pallas_call(add_one_kernel, out_shape=rows, grid=(7,), in_specs=[source], out_specs=target,
-                          input_output_aliases={0: 0}, on_hazard="ignore")
+    return pl.pallas_call(add_one_kernel, out_shape=rows, grid=(7,), in_specs=[source],
+                          out_specs=target, input_output_aliases={0: 0}, on_hazard="ignore")
 
 
 for slots in 1, 2:
     hazards = chain(slots).trace(rows).hazards
-    print("in turns:  " if slots == 1 else "overlapped:", np.asarray(chain(slots)(rows))[:, 0].astype(int))
+    first_column = np.asarray(chain(slots)(rows))[:, 0].astype(int)
+    print("in turns:  " if slots == 1 else "overlapped:", first_column)
     print("  ", hazards[0] if hazards else "no hazard")
 
 # %% [markdown]
@@ -401,7 +434,7 @@ check("2.5", verdicts)
 
 # %%
 class Memory:
-    """Blocks in HBM. If `late`, a write arrives only with the next write; until then, the old block is there."""
+    """Blocks in HBM. If `late`, a write arrives with the next one; till then the old block is there."""
 
     def __init__(self, blocks, late):
         self.blocks, self.late, self.coming = list(blocks), late, []
@@ -443,11 +476,12 @@ else:
 
 # %%
 def cut(blocks, alpha=2e-6, kilobytes=240):
-    """The timeline of x + 1 on an array that is cut into so many blocks, with two slots, on a toy machine with α."""
+    """The timeline of x + 1 on an array in so many blocks, with two slots, on a toy machine with α."""
     x = jax.ShapeDtypeStruct((1000 * kilobytes,), jnp.int8)
     size = pl.cdiv(x.size, blocks)
     spec = pl.BlockSpec((size,), lambda i: (i,))
-    call = pl.pallas_call(add_one_kernel, out_shape=x, grid=(pl.cdiv(x.size, size),), in_specs=[spec], out_specs=spec)
+    grid = (pl.cdiv(x.size, size),)
+    call = pl.pallas_call(add_one_kernel, out_shape=x, grid=grid, in_specs=[spec], out_specs=spec)
     return call.trace(x).timeline(TOY.with_(alpha=alpha))
 
 
@@ -461,12 +495,13 @@ for blocks in 1, 3, 10, 30, 100, 300:
 # their way. In between there is a best cut.
 #
 # ### Exercise 2.6 · The best cut
-# Find a number of blocks for your own array and your own α that is within 2 % of the best modelled time.
+# Find a number of blocks for your own array and your own α that is within 1 % of the best modelled time.
 
 # %%
 mine = personal("2.6", STUDENT)
 alpha, kilobytes = mine.alpha, mine.kilobytes
-print(f"{kilobytes} kB, α = {alpha * 1e6:g} µs.   cut(blocks, alpha, kilobytes).total is the time in seconds.")
+print(f"{kilobytes} kB, α = {alpha * 1e6:g} µs")
+print("The modelled time in seconds is cut(blocks, alpha, kilobytes).total")
 
 # %% exercise="2.6"
 # blocks = a whole number

@@ -207,7 +207,7 @@ def test_reduction_over_a_padded_tail():
 
 def test_aliased_shift():
     said = run("aliased_shift")[1]
-    assert "copy_out of x[1] touches the block that the copy_in of step 1 still has in flight" in said
+    assert "copy_out of x[1] touches the block that the copy_in begun in step 1 still moves" in said
 
 
 def test_one_dimensional_tail():
