@@ -343,7 +343,7 @@ def _check_arity(index_map, where, grid, scalars):
         raise SpecError(f"{where}: its index_map takes grid indices, but the call has no grid. Give grid=(…,).")
     also = ", then one for each prefetched scalar" if scalars else ""
     raise SpecError(f"{where}: its index_map does not take {many(len(grid) + len(scalars), 'argument')}, one for each "
-                    f"axis of the grid {grid}{also}.")
+                    f"axis of the grid {grid}{also}. Change the map's parameters or the grid.")
 
 
 def _check_index(index, where, indices, rank):

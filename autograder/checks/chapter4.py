@@ -5,6 +5,7 @@ An index map is judged by the blocks that the steps of the call took, and by the
 import contextlib
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -125,15 +126,24 @@ def page_by_page(answer: Handle, trial: Trial) -> None:
             hidden=[((2, 6, 4), (3, 2)), ((3, 8, 4), (2, 4)), ((4, 4, 10), (4, 5)), ((1, 9, 8), (3, 4))]):
         x, out_shape = random_array(trial, shape), (shape[0], shape[2], shape[1])
         case = f"x is f32{list(shape)}: {shape[0]} page{'s' * (shape[0] > 1)}, blocks of {bm} × {bn}"
-        says = ("The kernel works on two dimensions: the page has to be squeezed out of both refs (None). A block of "
-                f"{bm} × {bn} comes out as one of {bn} × {bm}, on the same page.")
-        did = _run(answer, case, says, x, bm, bn)
+        says = (f"A block of {bm} × {bn} comes out as one of {bn} × {bm}, on the same page. Block (i, j) of a page "
+                "turns into its block (j, i).")
+        did = _run(answer, case, partial(_page_slip, says), x, bm, bn)
         call = the_call(did, [x], [out_shape], case)
         for operand, block in ((call.inputs[0], (1, bm, bn)), (call.outputs[0], (1, bn, bm))):
             _insist_size(operand, block, case, "One block of one page is required.")
         with _saying(says):
             insist_values(call, 0, did.result, x.transpose(0, 2, 1), case,
                           sources=lambda out: [(out[0], out[2], out[1])])
+
+
+def _page_slip(says: str, failed: AnswerFailed) -> str:
+    """What may be behind a call of exercise 4.5 that stopped."""
+    if failed.kind == "SpecError" and "index_map" in failed.message:
+        return "Three lengths in the grid, three parameters of a map, and three indices from it: page, row and column."
+    if "window of shape (1, " in failed.message:
+        return "The kernel works on two dimensions: the page has to be squeezed out of both refs (None)."
+    return says
 
 
 @predict("4.6", "Predict the way and the copies", points=3,
@@ -176,7 +186,7 @@ def turn_around(answer: Handle, trial: Trial) -> None:
         shape, least = (p * b, q * b), p * q + 1
         case = f"{p} × {q} blocks of {b} × {b}"
         says = "A step writes the column of blocks that it reads from row: both maps need the same column."
-        did = _run(answer, case, "A map must give block indices that there are: columns 0 to q − 1.", col, row, b)
+        did = _run(answer, case, _way_slip, col, row, b)
         call = the_call(did, [col, row], [shape], case)
         for operand, block in zip((*call.inputs, *call.outputs), ((b, 1), (1, b), (b, b)), strict=True):
             _insist_size(operand, block, case, f"Blocks of {b} × {b} of the table are required.")
@@ -191,6 +201,14 @@ def turn_around(answer: Handle, trial: Trial) -> None:
                         got=f"{total} copies", expected=f"{least}", schedule=schedule_of(call),
                         nudge=f"From step {t - 1} to step {t} both blocks change. Where should the next row of blocks "
                               "begin, so that one of them can stay?")
+
+
+def _way_slip(failed: AnswerFailed) -> str:
+    """What may be behind a call of exercise 4.7 that stopped."""
+    if failed.kind == "BlockIndexError":
+        return "A map must give block indices that there are: columns 0 to q − 1."
+    return "jnp.where(condition, a, b) chooses between two columns. A Python if cannot." if "traces" in failed.message \
+        else ""
 
 
 @exercise("4.8", "Mask the tail", points=3)
@@ -225,13 +243,13 @@ def _tail_slip(got, expected: np.ndarray, tail: int, last_row: np.ndarray) -> st
 
 # What these checks share
 
-def _run(answer: Handle, case: str, says: str, *arrays) -> KernelRun:
-    """As kernels.run, with a sentence of the exercise where blocks do not exist or do not fit."""
+def _run(answer: Handle, case: str, says: str | Callable[[AnswerFailed], str], *arrays) -> KernelRun:
+    """As kernels.run, with a sentence of the exercise, or one on what failed, where blocks do not exist or fit."""
     try:
-        return run(answer, case, says, *arrays)
+        return run(answer, case, "", *arrays)
     except AnswerFailed as failed:
         if failed.kind in ("BlockIndexError", "SpecError") or "shape" in failed.message:
-            failed.nudge = says
+            failed.nudge = says(failed) if callable(says) else says
         raise
 
 

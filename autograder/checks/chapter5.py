@@ -35,7 +35,7 @@ def pipelined_add(answer: Handle, trial: Trial) -> None:
 def parametrised_add(answer: Handle, trial: Trial) -> None:
     cases = trial.pick(
         visible=[((16, 64), (16, 32)), ((32, 64), (16, 32)), ((48, 32), (16, 32)), ((40, 100), (16, 32)),
-                 ((9, 200), (8, 128))],
+                 ((9, 200), (8, 128)), ((40, 60), (24, 16))],
         hidden=[((8, 96), (8, 48)), ((32, 32), (32, 16)), ((30, 96), (8, 48)), ((77, 45), (32, 16)), ((64, 8), (8, 8)),
                 ((33, 130), (24, 128))])
     for shape, block in cases:

@@ -82,10 +82,19 @@ def the_call(run: KernelRun, arrays, shapes, case: str) -> KernelCall:
 
     def in_and_out(inputs, outputs):
         return " → ".join(", ".join(str(list(shape)) for shape in side) for side in (inputs, outputs))
-    raise Wrong("One pallas_call should take all the operands and give the result.", case=case,
+    if len(run.calls) > 1:
+        nudge = (f"You make {len(run.calls)} calls. A kernel may have several inputs and several outputs: all of the "
+                 "work goes into one.")
+    elif len(call.inputs) < len(wanted):
+        nudge = "What the call does not take, its kernel cannot use: pass all of the operands."
+    elif len(call.inputs) == len(wanted) and sorted(x.shape for x in call.inputs) != wanted:
+        nudge = ("Pass the arrays as they are, and return what the call gives as it is: nothing is padded, cut or "
+                 "turned outside of the kernel.")
+    else:
+        nudge = "See the docstring: which arrays come in, which go out, and in which order?"
+    raise Wrong("One pallas_call should take all the operands and give the result.", case=case, nudge=nudge,
                 got=in_and_out((x.shape for x in call.inputs), (o.shape for o in call.outputs)),
-                expected=in_and_out((a.shape for a in arrays), shapes),
-                nudge="See the docstring: which arrays come in, which go out, and in which order?")
+                expected=in_and_out((a.shape for a in arrays), shapes))
 
 
 def insist_blocks(call: KernelCall, block, shape, case: str) -> None:
@@ -95,7 +104,8 @@ def insist_blocks(call: KernelCall, block, shape, case: str) -> None:
         raise Wrong("Your pallas_call makes only one step: the whole array is one block.", case=case,
                     got=f"grid {call.grid}, block {list(out.block_shape)}",
                     expected=f"blocks of {by(block)}",
-                    nudge="Without a grid and specs every operand is one block. Give grid=, in_specs= and out_specs=.")
+                    nudge=f"Blocks of {by(block)} are required. Without a grid and specs every operand is one block: "
+                          "give grid=, in_specs= and out_specs=.")
     for x in (*call.inputs, *call.outputs):
         if x.shape == shape and any(n > most for n, most in zip(sizes(x), block, strict=True)):
             raise Wrong(f"The blocks of {x.name} are larger than the task allows.", case=case,
@@ -119,7 +129,7 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
         raise Wrong("The result depends on a hazard.", case=case, schedule=schedule, hazard=hazards,
                     nudge=hazards[0].mend)
     if not isinstance(result, np.ndarray) or result.shape != expected.shape:
-        same_array(result, expected, case=case)
+        same_array(result, expected, case=case, nudge="Return what the call gives." if result is None else "")
     bad = ~np.isclose(result.astype(np.float64), expected.astype(np.float64), rtol=1e-5, atol=1e-5)
     if not bad.any():
         return insist_made_by(call, which, expected, case)
@@ -131,7 +141,7 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
     if missing:
         at, counts = cell[missing[0]], [cdiv(n, b) for n, b in zip(out.shape, block_shape, strict=True)]
         raise Wrong(f"No step writes block {block_name(out, missing[0])}: it keeps what was in memory.", case=case,
-                    got=f"{out.name}{list(at)} = {result[at]:.6g}", expected=f"{expected[at]:.6g}", schedule=schedule,
+                    got=_at(out, at, result), expected=f"{expected[at]:.6g}", schedule=schedule,
                     nudge=f"In blocks of {' × '.join(map(str, block_shape))}, {out.name} has "
                           f"{' × '.join(map(str, counts))} of them; the grid is {call.grid}. Each block needs a step, "
                           "and so do the partial ones at the edge (pl.cdiv rounds up).")
@@ -160,8 +170,13 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
         known = wrong(result) if callable(wrong) else wrong
         nudge = says if np.isclose(result[at], known[at], 1e-5, 1e-5, equal_nan=True) else nudge
     raise Wrong(f"{steps} leave{s} a wrong block {block_name(out, block)}, by slot {out.name}[{slot}].", case=case,
-                got=f"{out.name}{list(at)} = {result[at]:.6g}", expected=f"{expected[at]:.6g}", schedule=schedule,
+                got=_at(out, at, result), expected=f"{expected[at]:.6g}", schedule=schedule,
                 hazard=hazard, nudge=nudge)
+
+
+def _at(out: KernelOperand, at: tuple[int, ...], result: np.ndarray) -> str:
+    """What a cell holds. Not written o[0, 2], which is a block."""
+    return f"{result[at]:.6g} in element ({', '.join(map(str, at))}) of {out.name}"
 
 
 def insist_made_by(call: KernelCall, which: int, expected: np.ndarray, case: str, rtol: float = 1e-5,

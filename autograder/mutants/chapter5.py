@@ -69,8 +69,18 @@ def call_not_called(x, y, *_):
     return pl.pallas_call(add_kernel, x, grid=grid, in_specs=[spec, spec], out_specs=spec)
 
 
+def result_dropped(x, y):
+    adder()(x, y)
+
+
 def sizes_fixed(x, y, bm=256, bn=256):
     return adder()(x, y, 64, 128)
+
+
+def padded_outside(x, y, bm=64, bn=128):
+    m, n = x.shape
+    x, y = (jnp.pad(a, ((0, -m % bm), (0, -n % bn))) for a in (x, y))
+    return adder()(x, y, bm, bn)[:m, :n]
 
 
 def whole_rows(x, scale, shift, bm, bn):
@@ -168,6 +178,7 @@ WRONG = {
         ("the sum is what counts", without_a_kernel, "no pallas_call"),
         ("a pallas_call has to stand there, the sum is jnp's", beside_a_kernel, "did not make them"),
         ("pallas_call runs the kernel", call_not_called, "nothing has run"),
+        ("what a function computes it returns", result_dropped, "Return what the call gives"),
         ("index maps return element offsets",
          adder(*[lambda i, j: (64 * i, 128 * j)] * 3), "smallest failing case"),
         ("the grid is that of the example, whatever the array",
@@ -185,6 +196,8 @@ WRONG = {
     "5.2": [
         ("blocks always divide the array", adder(grid=lambda m, n, bm, bn: (m // bm, n // bn)), "cdiv"),
         ("bm and bn are one size", adder(block=lambda bm, bn: (bm, bm)), "locks of"),
+        ("one size serves both axes", lambda x, y, bm=64, bn=64: adder()(x, y, bm, bm), "are required"),
+        ("the arrays are made to fit first", padded_outside, "nothing is padded"),
         ("bm counts columns", adder(block=lambda bm, bn: (bn, bm)), "rows first"),
         ("the parameters are only a wish", sizes_fixed, "larger than the task allows"),
         ("one more step, to be sure", adder(grid=lambda m, n, bm, bn: (m // bm + 1, n // bn + 1)), "from x.shape"),
@@ -207,7 +220,7 @@ WRONG = {
         ("one number answers all", 12, "3 answers in a row"),
     ],
     "5.5": [
-        ("each output needs a call of its own", two_calls, "One pallas_call"),
+        ("each output needs a call of its own", two_calls, "several outputs"),
         ("the blocks of a transpose lie where they lay", doubler(of_t=lambda i, j: (i, j)), "look at the kernel"),
         ("a transposed array has the same blocks", doubler(t_block=lambda bm, bn: (bm, bn)), "out of range"),
         ("an output that nobody writes is zero", doubler(kernel_that_forgets_the_second), "nan"),

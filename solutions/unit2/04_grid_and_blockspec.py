@@ -42,7 +42,8 @@ look(copy.trace(x), "x", step=7)
 # %% [markdown]
 # In the picture, a block bears the number of the step that takes it, and the line shows the way of the steps. Step 7
 # takes block (1, 1): row of blocks 1, column of blocks 1. (`pl.pallas_call` puts body, grid and specs together and is
-# the subject of chapter 5; `.trace(x)` looks at what the call *would* do. Slots are those of chapter 3.)
+# the subject of chapter 5; `.trace(x)` looks at what the call *would* do. Refs are those of chapter 1, slots those of
+# chapter 3.)
 #
 # ## A grid is a nest of loops
 #
@@ -180,7 +181,7 @@ check("4.2", doubled)
 
 # %% exercise="4.3"
 def arranged(x: jax.Array, how: str, b: int) -> jax.Array:
-    """The blocks of x, b × b each, in another arrangement. x has p × q blocks; nothing changes *inside* a block.
+    """The p × q blocks of x, b × b each, in another arrangement. Nothing changes *inside* a block.
 
     "reversed":     the last row of blocks comes first; p × q blocks
     "transposed":   block (i, j) of the result is block (j, i) of x; q × p blocks
@@ -406,7 +407,7 @@ rows_outside = pl.BlockSpec((16, 16), lambda i, j: (i, j)), pl.BlockSpec((1, 16)
 columns_outside = pl.BlockSpec((16, 16), lambda j, i: (i, j)), pl.BlockSpec((1, 16), lambda j, i: (0, j))
 
 for grid, (of_x, of_row) in ((4, 6), rows_outside), ((6, 4), columns_outside):
-    add_row = pl.pallas_call(add_row_kernel, out_shape=x, grid=grid, in_specs=[of_x, of_row], out_specs=of_x)
+    add_row = pl.pallas_call(add_row_kernel, x, grid=grid, in_specs=[of_x, of_row], out_specs=of_x)
     _, (above, below) = plt.subplots(2, figsize=(7, 4.2), height_ratios=(2, 1), layout="constrained")
     pl.plot_grid(add_row.trace(x, row), "x", ax=above)
     pl.plot_grid(add_row.trace(x, row), "row", ax=below)
@@ -438,14 +439,14 @@ print(add_row.trace(x, row).schedule.table(fold=8))
 
 # %% [markdown]
 # ### Exercise 4.6 · Predict the way and the copies
-# These numbers are your own, drawn from your course id (`STUDENT`, in the first cell).
+# These numbers are your own, drawn from your course id (`STUDENT`, in the first cell; leave it empty if you have none).
 
 # %%
 mine = personal("4.6", STUDENT)
 p, q, r, c = mine.p, mine.q, mine.r, mine.c
 print(f"grid = ({q}, {p}); every map is a  lambda j, i:")
 print(f"x: (i, j), {p} × {q} blocks     u: (j, 0)     v: (i, 0)     w: (0, i // 2)")
-print(f"At which step is block ({r}, {c}) of x visited? How many copies of u, of v and of w are made in all?")
+print(f"Which step visits block ({r}, {c}) of x? How many copies of u, of v and of w are made in all?")
 
 # %% exercise="4.6"
 # prediction = number of the step, copies of u, copies of v, copies of w
@@ -499,7 +500,8 @@ def table_kernel(col_ref, row_ref, o_ref):
 def table_call(shape, b, grid, of_col, of_row, of_o):
     """The sum table in blocks of b × b."""
     specs = [pl.BlockSpec((b, 1), of_col), pl.BlockSpec((1, b), of_row)]
-    return pl.pallas_call(table_kernel, shape, grid=grid, in_specs=specs, out_specs=pl.BlockSpec((b, b), of_o))
+    out = pl.BlockSpec((b, b), of_o)
+    return pl.pallas_call(table_kernel, shape, grid=grid, in_specs=specs, out_specs=out)
 
 
 col = jax.random.normal(jax.random.key(3), (64, 1))
@@ -519,7 +521,7 @@ for name, call in ("rows outside", by_rows), ("columns outside", by_columns):
 
 # %% exercise="4.7"
 def sum_table(col: jax.Array, row: jax.Array, b: int) -> jax.Array:
-    """col + row for f32[m, 1] and f32[1, n], in blocks of b × b, with p · q + 1 copies of both for p × q blocks.
+    """col + row for f32[m, 1] and f32[1, n], in p × q blocks of b × b, with p · q + 1 copies of both.
 
     b divides m and n. Set `of_col`, `of_row` and `of_o`, index maps on the grid (p, q).
     """
@@ -601,7 +603,7 @@ print("\n" + str(heard[0].message))
 
 # %% exercise="4.8"
 def band_sums(x: jax.Array, b: int) -> jax.Array:
-    """f32[cdiv(m, b), n]: row i is the sum of rows b·i to b·i + b − 1 of x: f32[m, n], if there are any."""
+    """f32[cdiv(m, b), n] of x: f32[m, n]: row i is the sum of rows b·i to b·i + b − 1, if there are any."""
     m, n = x.shape
 
     def kernel(x_ref, o_ref):
@@ -629,7 +631,8 @@ check("4.8", band_sums)
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
 # <code>exists = pl.program_id(0) * b + row_in_band < m</code>. Then sum <code>jnp.where(exists, x_ref[...], 0)</code>
-# along axis 0 with <code>keepdims=True</code>. (Multiplying by the mask will not do: 0 · nan is nan.)
+# along axis 0 with <code>keepdims=True</code>. (Multiplying by the mask will not do: 0 · nan is nan. XLA, which runs
+# your kernel here, often makes a choice of such a product and hides it; another compiler may not.)
 # </details>
 
 # %% [markdown]

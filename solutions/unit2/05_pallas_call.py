@@ -33,14 +33,14 @@ def add_one_kernel(x_ref, o_ref):
 
 numbers = (jnp.arange(4000).reshape(40, 100) % 100).astype(jnp.int8)
 ten_rows = pl.BlockSpec((10, 100), lambda i: (i, 0))  # block i, of all columns
-add_one = pl.pallas_call(add_one_kernel, out_shape=numbers, grid=(4,), in_specs=[ten_rows], out_specs=ten_rows)
+add_one = pl.pallas_call(add_one_kernel, numbers, grid=(4,), in_specs=[ten_rows], out_specs=ten_rows)
 
 pl.show(add_one.trace(numbers).schedule)
 
 # %% [markdown]
-# A kernel of one line, a grid, one spec: and there it is, the double buffer, with its early starts, its late waits and
-# two slots for each operand. `add_one.trace(numbers)` looks at what the call *would* do; nothing has run yet. To run
-# it, call it:
+# Half of what the twelve stages take one after the other. A kernel of one line, a grid, one spec: and there it is, the
+# double buffer, with its early starts, its late waits and two slots for each operand. `add_one.trace(numbers)` looks
+# at what the call *would* do; nothing has run yet. To run it, call it:
 
 # %%
 result = add_one(numbers)
@@ -98,7 +98,8 @@ MiB = 2**20
 schedule = whole.trace(x, y).schedule
 print(f"your guess: {my_guess_mib} MiB")
 print(f"one operand: {x.nbytes / MiB:g} MiB.  All slots: {schedule.sram_bytes / MiB:g} MiB", end="")
-print(f" (with a single slot each: {schedule.sram_bytes / 2 / MiB:g}).  v5e allows {TPU_V5E.sram_bytes / MiB:g} MiB.\n")
+print(f" (with a single slot each: {schedule.sram_bytes / 2 / MiB:g}).", end="")
+print(f"  v5e allows {TPU_V5E.sram_bytes / MiB:g} MiB.\n")
 print(schedule)
 
 # %% [markdown]
@@ -118,7 +119,8 @@ def add_in_blocks(x: jax.Array, y: jax.Array) -> jax.Array:
     ### BEGIN SOLUTION
     m, n = x.shape
     spec = pl.BlockSpec((64, 128), lambda i, j: (i, j))
-    add = pl.pallas_call(add_kernel, out_shape=x, grid=(m // 64, n // 128), in_specs=[spec, spec], out_specs=spec)
+    grid = m // 64, n // 128
+    add = pl.pallas_call(add_kernel, out_shape=x, grid=grid, in_specs=[spec, spec], out_specs=spec)
     return add(x, y)
     ### END SOLUTION
 
@@ -156,12 +158,13 @@ slips = [((8, 8), [good, offsets], (x, y)),
 
 for grid, in_specs, operands in slips:
     try:
-        pl.pallas_call(add_kernel, out_shape=x, grid=grid, in_specs=in_specs, out_specs=good).trace(*operands)
+        call = pl.pallas_call(add_kernel, out_shape=x, grid=grid, in_specs=in_specs, out_specs=good)
+        call.trace(*operands)
     except pl.PallasLiteError as error:
         print(f"{type(error).__name__}: {error}\n")
 
 # %% [markdown]
-# Each message names the operand, says what is wrong, and how to mend it. The first slip is the one of chapter 4, and
+# Each message says where, what is wrong, and how to mend it. The first slip is the one of chapter 4, and
 # the nastiest on real hardware: there the compiler lets it pass without a word.
 #
 # ## What do the blocks buy?
@@ -174,7 +177,7 @@ my_guess_factor = None  # such as 2
 
 
 def in_squares(kernel, x, b):
-    """The call for an elementwise kernel of two operands, in square blocks of b × b that divide the array."""
+    """The call of an elementwise kernel of two operands, in blocks of b × b that divide the array."""
     square = pl.BlockSpec((b, b), lambda i, j: (i, j))
     grid = x.shape[0] // b, x.shape[1] // b
     return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[square, square], out_specs=square)
@@ -237,7 +240,8 @@ small = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)  # .trace needs shapes o
 _, axes = plt.subplots(2, figsize=(9, 4.4), layout="constrained")
 for ax, b in zip(axes, (128, 512), strict=True):
     t = in_squares(add_kernel, small, b).trace(small, small).timeline(TPU_V5E)
-    pl.plot_timeline(t, ax, limit=18e-6, title=f"{b} × {b}: {t.total * 1e6:.1f} µs in all, {t.bound}-bound")
+    title = f"{b} × {b}: {t.total * 1e6:.1f} µs in all, {t.bound}-bound"
+    pl.plot_timeline(t, ax, limit=18e-6, title=title)
 plt.show()
 
 # %% [markdown]
@@ -258,7 +262,7 @@ plt.show()
 def add_parametrised(x: jax.Array, y: jax.Array, bm: int = 256, bn: int = 256) -> jax.Array:
     """x + y for f32[m, n], in blocks of bm × bn. bm and bn need not divide m and n.
 
-    A 40 × 100 array in blocks of 16 × 32 takes 3 × 4 steps. Past the edge, reads give garbage and writes are dropped.
+    A 40 × 100 array in blocks of 16 × 32 takes 3 × 4 steps. What lies past the edge is not copied out.
     """
     ### BEGIN SOLUTION
     m, n = x.shape
@@ -301,10 +305,11 @@ def minus_row_kernel(x_ref, row_ref, o_ref):
 row = jax.random.normal(jax.random.key(2), (1, 4096))
 tile = pl.BlockSpec((512, 512), lambda i, j: (i, j))
 part_of_row = pl.BlockSpec((1, 512), lambda i, j: (0, j))
-minus_row = pl.pallas_call(minus_row_kernel, out_shape=x, grid=(8, 8), in_specs=[tile, part_of_row], out_specs=tile)
+specs = [tile, part_of_row]
+minus_row = pl.pallas_call(minus_row_kernel, out_shape=x, grid=(8, 8), in_specs=specs, out_specs=tile)
 
 schedule = minus_row.trace(x, row).schedule
-print(f"{schedule.copies('x')} copies of x, {schedule.copies('row')} copies of row in {schedule.steps} steps")
+print(f"{schedule.copies('x')} copies of x, {schedule.copies('row')} of row in {schedule.steps} steps")
 
 # %% [markdown]
 # All 64: j runs fastest, so `row`'s block changes at every step. Give the kernel all of the row at once, and its index
@@ -313,7 +318,8 @@ print(f"{schedule.copies('x')} copies of x, {schedule.copies('row')} copies of r
 # %%
 band = pl.BlockSpec((64, 4096), lambda i: (i, 0))
 all_of_row = pl.BlockSpec((1, 4096), lambda i: (0, 0))
-in_bands = pl.pallas_call(minus_row_kernel, out_shape=x, grid=(64,), in_specs=[band, all_of_row], out_specs=band)
+specs = [band, all_of_row]
+in_bands = pl.pallas_call(minus_row_kernel, out_shape=x, grid=(64,), in_specs=specs, out_specs=band)
 
 schedule = in_bands.trace(x, row).schedule
 print(f"{schedule.copies('x')} copies of x, {schedule.copies('row')} of row")
@@ -333,9 +339,10 @@ def scale_and_shift_kernel(x_ref, scale_ref, shift_ref, o_ref):
 
 
 def scale_and_shift(x: jax.Array, scale: jax.Array, shift: jax.Array, bm: int, bn: int) -> jax.Array:
-    """x * scale + shift for x: f32[m, n] and rows scale, shift: f32[1, n], in blocks of bm × bn and 1 × bn.
+    """x * scale + shift for x: f32[m, n] and scale, shift: f32[1, n], in blocks of bm × bn and 1 × bn.
 
-    bm divides m and bn divides n. Set `grid`, `tile` (the spec of x and the output) and `part` (that of both rows).
+    bm divides m and bn divides n. Set `grid`, `tile` (the spec of x and of the output) and `part` (that of
+    scale and of shift).
     """
     m, n = x.shape
     ### BEGIN SOLUTION
@@ -343,7 +350,8 @@ def scale_and_shift(x: jax.Array, scale: jax.Array, shift: jax.Array, bm: int, b
     tile = pl.BlockSpec((bm, bn), lambda j, i: (i, j))
     part = pl.BlockSpec((1, bn), lambda j, i: (0, j))
     ### END SOLUTION
-    call = pl.pallas_call(scale_and_shift_kernel, out_shape=x, grid=grid, in_specs=[tile, part, part], out_specs=tile)
+    specs = [tile, part, part]
+    call = pl.pallas_call(scale_and_shift_kernel, out_shape=x, grid=grid, in_specs=specs, out_specs=tile)
     return call(x, scale, shift)
 
 # %% check="5.3"
@@ -417,9 +425,10 @@ if prediction is ...:
 
 for name, (grid, of_x, of_row) in orders.items():
     tile, part = pl.BlockSpec((bm, bn), of_x), pl.BlockSpec((1, bn), of_row)
-    trace = pl.pallas_call(minus_row_kernel, big, grid=grid, in_specs=[tile, part], out_specs=tile).trace(big, strip)
-    print(f"{name}: {trace.schedule.copies('row'):3} copies of row, {trace.schedule.sram_bytes / 1024:g} KiB,"
-          f" {trace.timeline(TPU_V5E).total * 1e6:.2f} µs modelled")
+    call = pl.pallas_call(minus_row_kernel, big, grid=grid, in_specs=[tile, part], out_specs=tile)
+    trace = call.trace(big, strip)
+    copies, kib = trace.schedule.copies("row"), trace.schedule.sram_bytes / 1024
+    print(f"{name}: {copies:3} copies of row, {kib:g} KiB, {trace.timeline(TPU_V5E).total * 1e6:.2f} µs modelled")
 
 # %% [markdown]
 # The counts differ a lot and the times hardly at all: a row is small beside x, and its copies hide behind those of x.
@@ -434,7 +443,8 @@ tile = pl.BlockSpec((512, 512), lambda i, j: (i, j))
 for name, other, spec in ("x - y", y, tile), ("x - pattern", pattern, same_block):
     call = pl.pallas_call(minus_row_kernel, out_shape=x, grid=(8, 8), in_specs=[tile, spec], out_specs=tile)
     t = call.trace(x, other).timeline(TPU_V5E)
-    print(f"{name:11}  second operand copied {t.schedule.copies('row'):2}×, {t.total * 1e6:5.1f} µs modelled")
+    copies = t.schedule.copies("row")
+    print(f"{name:11}  second operand copied {copies:2}×, {t.total * 1e6:5.1f} µs modelled")
 
 # %% [markdown]
 # Two thirds: of three arrays, one is no longer moved. In chapter 8 this rule makes the difference between a slow
@@ -456,13 +466,35 @@ def both_kernel(x_ref, y_ref, small_ref, large_ref):
     large_ref[...] = jnp.maximum(x_ref[...], y_ref[...])
 
 
-both = pl.pallas_call(both_kernel, out_shape=[x, x], grid=(8, 8), in_specs=[tile, tile], out_specs=[tile, tile])
+pair = [tile, tile]
+both = pl.pallas_call(both_kernel, out_shape=[x, x], grid=(8, 8), in_specs=pair, out_specs=pair)
 one_call = both.trace(x, y).timeline(TPU_V5E).total
 two_calls = 2 * in_squares(smaller_kernel, x, 512).trace(x, y).timeline(TPU_V5E).total
-print(f"two calls {two_calls * 1e6:.1f} µs, one call {one_call * 1e6:.1f} µs: {1 - one_call / two_calls:.0%} saved")
+print(f"two calls {two_calls * 1e6:.1f} µs, one call {one_call * 1e6:.1f} µs:"
+      f" {1 - one_call / two_calls:.0%} saved")
 
 # %% [markdown]
 # Six arrays to move in two calls, four in one. The outputs need not be alike: each has its own shape and its own spec.
+#
+# With many operands it is easy to mix them up. Lists are not the only way: operands, specs and shapes may be any
+# **pytree**, JAX's word for a nest of lists, tuples and dicts. Specs and operands must be nested alike, and so must
+# `out_specs` and `out_shape`. **Predict:** what does the kernel get here, and what does the call return?
+
+# %%
+def named_kernel(pair, found):
+    print("the kernel gets", list(pair), "and", list(found))
+    found["small"][...] = jnp.minimum(pair["x"][...], pair["y"][...])
+    found["large"][...] = jnp.maximum(pair["x"][...], pair["y"][...])
+
+
+named = pl.pallas_call(named_kernel, out_shape={"small": x, "large": x}, grid=(8, 8),
+                       in_specs=[{"x": tile, "y": tile}], out_specs={"small": tile, "large": tile})
+found = named({"x": x, "y": y})
+right = (found["small"] == jnp.minimum(x, y)).all() & (found["large"] == jnp.maximum(x, y)).all()
+print("the call returns", list(found), "  right:", bool(right))
+
+# %% [markdown]
+# One argument, a dict of two refs; a dict of two arrays comes back. Names cannot be mixed up.
 #
 # ### Exercise 5.5 · Two outputs
 # Make 2·x and the transpose of x in one pass. Write the kernel, too.
@@ -471,7 +503,7 @@ print(f"two calls {two_calls * 1e6:.1f} µs, one call {one_call * 1e6:.1f} µs: 
 def twice_and_transposed(x: jax.Array, bm: int, bn: int) -> tuple[jax.Array, jax.Array]:
     """2 * x and x.T for x: f32[m, n], from one pallas_call that copies each block of bm × bn once.
 
-    bm divides m, bn divides n. jax.ShapeDtypeStruct((n, m), x.dtype) describes an array that does not exist yet.
+    bm divides m, bn divides n. An array that does not exist yet: jax.ShapeDtypeStruct((n, m), x.dtype).
     """
     ### BEGIN SOLUTION
     m, n = x.shape
@@ -483,7 +515,8 @@ def twice_and_transposed(x: jax.Array, bm: int, bn: int) -> tuple[jax.Array, jax
     tile = pl.BlockSpec((bm, bn), lambda i, j: (i, j))
     turned = pl.BlockSpec((bn, bm), lambda i, j: (j, i))
     shapes = [x, jax.ShapeDtypeStruct((n, m), x.dtype)]
-    return pl.pallas_call(kernel, shapes, grid=(m // bm, n // bn), in_specs=[tile], out_specs=[tile, turned])(x)
+    grid = m // bm, n // bn
+    return pl.pallas_call(kernel, shapes, grid=grid, in_specs=[tile], out_specs=[tile, turned])(x)
     ### END SOLUTION
 
 # %% check="5.5"
@@ -543,7 +576,7 @@ for b in 128, 256, 512:
 # Choose bm and bn, so that all slots fit into your budget and the modelled time is at most 8 % above bytes / β.
 
 # %% exercise="5.6"
-# blocks = bm, bn: numbers, or formulas in height, width, x_bytes and budget. try_blocks(bm, bn) shows what they give.
+# blocks = bm, bn: numbers, or formulas in height, width, x_bytes and budget. try_blocks(bm, bn) tries them.
 ### BEGIN SOLUTION
 blocks = budget * 1024 // (2 * width * (x_bytes + 4 + 4)) // 8 * 8, width
 ### END SOLUTION
@@ -584,8 +617,8 @@ b = jax.random.normal(jax.random.key(4), (1, 512))
 def minus_row_with(pl, interpret):
     tile = pl.BlockSpec((32, 128), lambda j, i: (i, j))
     part_of_row = pl.BlockSpec((1, 128), lambda j, i: (0, j))
-    call = pl.pallas_call(minus_row_kernel, out_shape=a, grid=(4, 4), in_specs=[tile, part_of_row], out_specs=tile,
-                          interpret=interpret)
+    call = pl.pallas_call(minus_row_kernel, out_shape=a, grid=(4, 4), in_specs=[tile, part_of_row],
+                          out_specs=tile, interpret=interpret)
     start = time.perf_counter()
     result = np.asarray(call(a, b))
     seconds = time.perf_counter() - start
@@ -645,7 +678,8 @@ for modules in (real_pl, real_pltpu), (lite_pl, lite_pltpu):
 def centred(x: jax.Array, gain: jax.Array, real: bool = False) -> jax.Array:
     """(x minus the mean of each row) * gain, for x: f32[m, n], gain: f32[1, n], in bands of 32 rows.
 
-    Uses pl and pltpu as set in the first line: the real ones if `real` (with interpret=True), else pallas_lite.
+    Uses pl and pltpu as set in the first line: the real ones if `real` (with interpret=True), or else
+    those of pallas_lite.
     """
     pl, pltpu = (real_pl, real_pltpu) if real else (lite_pl, lite_pltpu)
     ### BEGIN SOLUTION

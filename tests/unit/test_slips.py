@@ -317,7 +317,7 @@ CALLS = {
                                   "cut)."),
     "an index map of too many": (lambda: call(in_specs=[block(lambda i, j: i)]),
                                  "operand x: its index_map does not take 1 argument, one for each axis of the grid "
-                                 "(2,)."),
+                                 "(2,). Change the map's parameters or the grid."),
     "an index map that raises": (lambda: call(in_specs=[block(lambda i: {}[0])]),
                                  "operand x: its index_map raises KeyError: 0"),
     "an index map that decides in Python": (lambda: call(in_specs=[block(lambda i: 1 if i else 0)]),
