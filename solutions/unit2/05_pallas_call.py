@@ -478,11 +478,10 @@ print(f"two calls {two_calls * 1e6:.1f} µs, one call {one_call * 1e6:.1f} µs:"
 #
 # With many operands it is easy to mix them up. Lists are not the only way: operands, specs and shapes may be any
 # **pytree**, JAX's word for a nest of lists, tuples and dicts. Specs and operands must be nested alike, and so must
-# `out_specs` and `out_shape`. **Predict:** what does the kernel get here, and what does the call return?
+# `out_specs` and `out_shape`. **Predict:** how many arguments does this kernel get, and what does the call return?
 
 # %%
 def named_kernel(pair, found):
-    print("the kernel gets", list(pair), "and", list(found))
     found["small"][...] = jnp.minimum(pair["x"][...], pair["y"][...])
     found["large"][...] = jnp.maximum(pair["x"][...], pair["y"][...])
 
@@ -494,7 +493,7 @@ right = (found["small"] == jnp.minimum(x, y)).all() & (found["large"] == jnp.max
 print("the call returns", list(found), "  right:", bool(right))
 
 # %% [markdown]
-# One argument, a dict of two refs; a dict of two arrays comes back. Names cannot be mixed up.
+# Two, each a dict of refs; and a dict of arrays comes back (JAX sorts its names). Names cannot be mixed up.
 #
 # ### Exercise 5.5 · Two outputs
 # Make 2·x and the transpose of x in one pass. Write the kernel, too.
