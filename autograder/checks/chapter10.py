@@ -2,6 +2,8 @@
 import math
 import re
 
+import numpy as np
+
 from ..exercise import Trial, Wrong, exercise
 from ..handle import Handle, kind_of, number
 from ..inside.recorded import recorded
@@ -47,11 +49,11 @@ def semantics(answer: Handle, trial: Trial) -> None:
 @exercise("10.2", "Move the reduction inside", points=3)
 def reduction_inside(answer: Handle, trial: Trial) -> None:
     cases = trial.pick(visible=[(3, (16, 32), (16, 32)), (3, (32, 96), (16, 32))],
-                       hidden=[(2, (8, 16), (8, 16)), (5, (24, 32), (8, 16)), (1, (8, 32), (8, 16))])
+                       hidden=[(3, (8, 16), (8, 16)), (5, (24, 32), (8, 16)), (1, (8, 32), (8, 16))])
     for r, shape, block in cases:
         x = random_array(trial, (r, *shape))
         case = f"x is f32[{r}, {shape[0]}, {shape[1]}], bm = {block[0]}, bn = {block[1]}"
-        fit = how_cut("the result", shape, block)
+        fit = f"{how_cut('x', x.shape, (r, *block))}; {how_cut('the result', shape, block)}"
         did = run(answer, case, fit, x, *block)
         call = the_call(did, [x], [shape], case)
         out, source, blocks = call.outputs[0], call.inputs[0], math.prod(shape) // math.prod(block)
@@ -72,7 +74,13 @@ def reduction_inside(answer: Handle, trial: Trial) -> None:
         if any(n > most for n, most in zip(sizes(source)[1:], block, strict=True)):
             raise Wrong("The block of x is larger than a step needs.", case=case, got=f"{list(source.block_shape)}",
                         nudge=f"All layers, but only {block[0]} × {block[1]} of each.")
-        insist_values(call, 0, did.result, x.sum(0), case)
+        slips = [(np.full(shape, np.nan), "What is in the block of the result at first? Nothing that was promised: set "
+                                          "it to zero before the first layer is added."),
+                 (x[-1], "Only the last layer is left. `=` puts a layer in place of the sum; `+=` adds it."),
+                 (x[0], "Only the first layer is in it. The loop goes through all of them."),
+                 (x[1:].sum(0), "The first layer is missing. Layers count from 0."),
+                 (x[:-1].sum(0), "The last layer is missing: a loop from 0 to r ends before r.")]
+        insist_values(call, 0, did.result, x.sum(0), case, slips if r > 1 else ())
 
 
 @predict("10.3", "The price of a stage", points=3,
@@ -88,7 +96,8 @@ def price(p) -> list[Asked]:
             ("the running stage is extra", (p.stages + 1) * one, "The stage that is being computed on is one of them."),
             ("the accumulator is in shared memory", p.stages * one + p.bm * p.bn * 4 / 1024,
              "Triton keeps the accumulator in registers."),
-            ("bytes are KiB", p.stages * one * 1024, "Those are bytes; a KiB has 1024.")], 0),
+            ("bytes are KiB", p.stages * one * 1024, "Those are bytes; a KiB has 1024.")], 0,
+            nudge="A stage holds one block of x, bm × bk, and one of y, bk × bn, and nothing else."),
         Asked("The shared memory of the add by Triton", "bytes", 0, [
             ("Triton copies ahead whatever it reads", 2 * p.depth * block,
              "Triton copies ahead only what a matrix product reads. There is none here."),
@@ -145,7 +154,8 @@ def deepest(answer: Handle, trial: Trial) -> None:
             wrong.case = case
             raise
         if x != right:
-            slip = next((says for f, says in DEPTHS.values() if f(*shape) == x), "")
+            slip = next((says for f, says in DEPTHS.values() if f(*shape) == x),
+                        "" if x == int(x) else "Part of a stage is none: round down.")
             more = f" ({_stage(*shape) * int(x):,} bytes)" if 0 < x < 1e6 and x == int(x) else ""
             raise Wrong("That is too many: they do not fit." if x > right else "More would fit.", case=case,
                         got=f"{x:g} stages{more}",
@@ -171,7 +181,9 @@ def read(p) -> list[Asked]:
             ("each copy is a stage", before + loop,
              "Those are instructions. Those in the loop start one stage, all together."),
             ("each instruction of the prologue is a stage", before,
-             "One stage takes as many instructions as there are in the loop.")], 0),
+             "One stage takes as many instructions as there are in the loop.")], 0,
+            nudge="Count the lines that start copies before the first label, and those after it: the loop starts one "
+                  "stage at each turn, the prologue all but one."),
         Asked("What one step copies", "KiB", kib, [
             ("an instruction is one copy of 16 bytes", loop * 16 / 1024,
              "That is one thread's. How many threads execute the line?"),

@@ -41,6 +41,19 @@ def first_layer(x_ref, o_ref):
     o_ref[...] = x_ref[0]
 
 
+def last_layer(x_ref, o_ref):
+    for k in range(x_ref.shape[0]):
+        o_ref[...] = x_ref[k]
+
+
+def from_one(x_ref, o_ref):
+    o_ref[...] = x_ref[1:].sum(0)
+
+
+def one_short(x_ref, o_ref):
+    o_ref[...] = x_ref[:-1].sum(0)
+
+
 def mean(x_ref, o_ref):
     o_ref[...] = x_ref[...].mean(0) + 1
 
@@ -97,8 +110,11 @@ WRONG = {
     ],
     "10.2": [
         ("the grid is in order", on_the_grid, "both write"),
-        ("registers begin at zero", total(add_only), "nan"),
-        ("the first layer is enough", total(first_layer), "look at the kernel"),
+        ("registers begin at zero", total(add_only), "set it to zero"),
+        ("the first layer is enough", total(first_layer), "Only the first layer"),
+        ("= adds", total(last_layer), "Only the last layer"),
+        ("layers count from 1", total(from_one), "The first layer is missing"),
+        ("a loop to r − 1 takes r layers", total(one_short), "The last layer is missing"),
         ("one layer says it all", one_layer, "layers of x"),
         ("the whole stack is at hand", everything, "larger than a step needs"),
         ("the grid counts columns first", total(of_x=lambda i, j: (0, j, i)), "smallest failing case"),

@@ -29,9 +29,10 @@ def total_kernel(x_ref, o_ref):
 
 
 def total_of(x, semantics, interpret=False):
-    """A call that sums x over its first axis, in blocks of 64 × 64. `semantics`: of the grid's axes i, j, k."""
+    """A call that sums x over its first axis, in blocks of 64 × 64. `semantics`: of the axes i, j, k."""
     r, m, n = x.shape
-    return pl.pallas_call(total_kernel, jax.ShapeDtypeStruct((m, n), x.dtype), grid=(m // 64, n // 64, r),
+    return pl.pallas_call(total_kernel, jax.ShapeDtypeStruct((m, n), x.dtype),
+                          grid=(m // 64, n // 64, r),
                           in_specs=[pl.BlockSpec((None, 64, 64), lambda i, j, k: (k, i, j))],
                           out_specs=pl.BlockSpec((64, 64), lambda i, j, k: (i, j)), interpret=interpret,
                           compiler_params=pltpu.CompilerParams(dimension_semantics=semantics))
@@ -171,8 +172,8 @@ skeleton(ordered.trace(x).lower("triton").as_text())
 def total(x: jax.Array, bm: int, bn: int) -> jax.Array:
     """The sum of x: f32[r, m, n] over its first axis, in blocks of bm × bn of the result.
 
-    bm divides m, bn divides n. One step for each block of the result; a block of x holds all r layers of that place,
-    and the kernel adds them up.
+    bm divides m, bn divides n. One step for each block of the result; a block of x holds all r layers of
+    that place, and the kernel adds them up.
     """
     r, m, n = x.shape
     ### BEGIN SOLUTION
@@ -237,14 +238,16 @@ SMS = 132  # of an H100 SXM
 step_bytes = 2 * 64 * 32 * 2
 for name, machine, cores in ("a core of a TPU v5e", TPU_V5E, 1), ("an SM of an H100", H100, SMS):
     flight = machine.alpha * machine.beta / cores
-    print(f"{name:20} {flight / 1024:6.1f} KiB on the way; a kernel may use {machine.sram_bytes / 1024:6,.0f} KiB")
-print(f"an H100's share in steps of {step_bytes // 1024} KiB: {H100.alpha * H100.beta / SMS / step_bytes:.1f}")
+    print(f"{name:20} {flight / 1024:6.1f} KiB on the way; a kernel may use "
+          f"{machine.sram_bytes / 1024:6,.0f} KiB")
+print(f"that is {flight / step_bytes:.1f} steps of {step_bytes // 1024} KiB on an SM")
 
 # %% [markdown]
-# The TPU's core has 16 MiB, and a single block of 512 × 512 is enough to fill the line. An SM has 227 KiB, its blocks
-# are small, and so it needs several of them on the way. On a GPU the number of slots is called **stages**, and it is
-# yours to choose: `pl.Buffered(n)`. Take a product of matrices, and of it what one SM does: one block of the result, 32
-# steps along k, with its share of the machine. **Predict:** from which number of stages on does one more buy nothing?
+# The TPU's core has 16 MiB, and a single block of 512 × 512 in f32, 1 MiB, is enough to fill the line. An SM has 227
+# KiB, its blocks are small, and so it needs several of them on the way. On a GPU the number of slots is called
+# **stages**, and it is yours to choose: `pl.Buffered(n)`. Take a product of matrices, and of it what one SM does: one
+# block of the result, 32 steps along k, with its share of the machine. **Predict:** from which number of stages on
+# does one more buy nothing?
 
 # %%
 def product(m, n, k, blocks, stages):
@@ -274,7 +277,8 @@ for stages in range(1, 8):
 _, axes = plt.subplots(2, figsize=(9, 4.4), layout="constrained")
 for ax, stages in zip(axes, (2, 5), strict=True):
     t = product(64, 64, 1024, (64, 64, 32), stages).timeline(sm)
-    pl.plot_timeline(t, ax, limit=6e-6, title=f"{stages} stages: {t.total * 1e6:.1f} µs in all, {t.bound}-bound")
+    pl.plot_timeline(t, ax, limit=6e-6,
+                     title=f"{stages} stages: {t.total * 1e6:.1f} µs in all, {t.bound}-bound")
 plt.show()
 
 # %% [markdown]
@@ -332,7 +336,8 @@ try:
     print("Mosaic GPU:", add_with(4).lower("mosaic_gpu").shared_memory())
 except pl.NotSupportedError as error:
     block = 64 * 64 * 4
-    print(f"{error}\nIt would say: {{'x': {4 * block}, 'y': {4 * block}, 'o': {2 * block}, 'barriers': {2 * 4 * 8}}}")
+    print(error)
+    print("It would say:", {"x": 4 * block, "y": 4 * block, "o": 2 * block, "barriers": 2 * 4 * 8})
 
 # %% [markdown]
 # None at all. Triton copies ahead only what its matrix unit will read; everything else it loads straight into
@@ -346,9 +351,10 @@ except pl.NotSupportedError as error:
 STUDENT = ""  # your course id
 
 mine = personal("10.3", STUDENT)
-bm, bn, bk, stages, rows, columns, depth = mine.bm, mine.bn, mine.bk, mine.stages, mine.rows, mine.columns, mine.depth
+bm, bn, bk, stages = mine.bm, mine.bn, mine.bk, mine.stages
+rows, columns, depth = mine.rows, mine.columns, mine.depth
 print(f"product: bf16, blocks (bm, bn, bk) = ({bm}, {bn}, {bk}), {stages} stages")
-print(f"add: f32, blocks of {rows} × {columns}, {depth} slots for each of the two inputs, 2 for the output")
+print(f"add: f32, blocks of {rows} × {columns}, {depth} slots for each input, 2 for the output")
 
 # %% exercise="10.3"
 # prediction = KiB of the product (Triton), bytes of the add (Triton), bytes of the add (Mosaic GPU)
@@ -442,18 +448,21 @@ def copies(ptx):
 print(f"{'kernel':26}{'lowering':12}{'stages':>6}{'copies':>8}{'shared memory':>15}{'registers':>11}")
 for r in recorded():
     if r.kernel in ("matmul bfloat16 64×64×32", "add float32 64×64"):
-        print(f"{r.kernel:26}{r.lowering:12}{r.depth:6}{copies(r.ptx):8}{r.shared_memory:15,}{r.registers:11}")
+        print(f"{r.kernel:26}{r.lowering:12}{r.depth:6}{copies(r.ptx):8}"
+              f"{r.shared_memory:15,}{r.registers:11}")
 
 # %% [markdown]
 # The add is the same program for Triton whatever we ask for. For Mosaic GPU, each further stage puts one more copy of
-# each input into the prologue: 2 · depth copies in, and one copy out. Do you have the compiler (`pip install
-# "pallas_lite[gpu]"`; it needs no GPU)? Then this compiles the product here and counts again; otherwise it says what is
-# missing.
+# each input into the prologue: 2 · depth copies in, and one copy out. (In the recorded add, the output has as many
+# slots as each input, so its memory grows three blocks at a time.) Do you have the compiler (`pip install
+# "pallas_lite[gpu]"`; it needs no GPU)? Then this compiles the product here and counts again; otherwise it says what
+# is missing.
 
 # %%
 try:
     here = product(1024, 1024, 1024, (64, 64, 32), 3).lower("triton").compile("h200")
-    print(f"compiled here: {copies(here.as_text())} copies, {here.memory_analysis().shared_memory_in_bytes:,} bytes")
+    there = here.memory_analysis().shared_memory_in_bytes
+    print(f"compiled here: {copies(here.as_text())} copies, {there:,} bytes")
 except pl.NotSupportedError as error:
     print(str(error).partition(" (")[0])
 print(f"recorded:      {copies(shown.ptx)} copies, {shown.shared_memory:,} bytes")
@@ -470,10 +479,11 @@ for line in mystery.splitlines():
 # %% exercise="10.5"
 # reading = number of stages, KiB that one step copies, KiB of shared memory
 ### BEGIN SOLUTION
-prologue, _, loop = mystery.partition("$L__BB")
+before = copies(mystery.partition("$L__BB")[0])
+in_loop = copies(mystery) - before
 threads = int(re.search(r"\.reqntid (\d+)", mystery)[1])
-kib = copies(loop) * threads * 16 / 1024
-reading = 1 + copies(prologue) // copies(loop), kib, (1 + copies(prologue) // copies(loop)) * kib
+stages_read, kib = 1 + before // in_loop, in_loop * threads * 16 / 1024
+reading = stages_read, kib, stages_read * kib
 ### END SOLUTION
 
 # %% check="10.5"
@@ -503,8 +513,9 @@ check("10.5", reading, student=STUDENT)
 
 # %%
 WORDS = {"cp.async.cg": "start a copy in", "cp.async.wait_group": "wait for copies in",
-         "mbarrier.init": "new barrier", "global.mbarrier": "start a copy in", "try_wait": "wait at a barrier",
-         "wgmma.mma": "multiply", "global.shared::cta": "start a copy out", "bulk.wait_group": "wait for copies out"}
+         "mbarrier.init": "new barrier", "global.mbarrier": "start a copy in",
+         "try_wait": "wait at a barrier", "wgmma.mma": "multiply",
+         "global.shared::cta": "start a copy out", "bulk.wait_group": "wait for copies out"}
 
 
 def in_words(ptx):
@@ -513,12 +524,14 @@ def in_words(ptx):
     labels = [i for i, line in enumerate(lines) if line.startswith("$L__BB")]
     said = []
     for i, line in enumerate(lines):
-        said += ["— loop —"] * (i == labels[0]) + ["— end —"] * (i == labels[-1] and i > labels[0])
+        said += ["— loop —"] * (i == labels[0])
+        said += ["— end —"] * (i == labels[-1] and i > labels[0])
         said += [words for part, words in WORDS.items() if part in line]
     return [f"{words} × {n}" if (n := len(list(same))) > 1 else words for words, same in groupby(said)]
 
 
-left, right = (in_words(records["matmul bfloat16 64×64×32", way, 3].ptx) for way in ("triton", "mosaic_gpu"))
+both = [records["matmul bfloat16 64×64×32", way, 3] for way in ("triton", "mosaic_gpu")]
+left, right = (in_words(r.ptx) for r in both)
 print(f"{'Triton':24}Mosaic GPU")
 for a, b in zip_longest(left, right, fillvalue=""):
     print(f"{a:24}{b}")
