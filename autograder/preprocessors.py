@@ -71,9 +71,11 @@ def punch(source: str, exercise: str) -> str:
 
 def _assigned(tree: ast.Module, begin: int, end: int) -> list[str]:
     names: dict[str, None] = {}
+    read = {"_"}  # what the region reads itself is its working, and would tell how the answer is found
     for node in tree.body:
         if not begin < node.lineno < end:
             continue
+        read |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             raise HoleError(f"the region covers all of `{node.name}`; let it start below the docstring, "
                             "so that learners keep the signature", begin)
@@ -83,7 +85,7 @@ def _assigned(tree: ast.Module, begin: int, end: int) -> list[str]:
                                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
     if not names:
         raise HoleError("a solution region at top level must assign the names that learners fill in", begin)
-    return list(names)
+    return [name for name in names if name not in read] or list(names)
 
 
 class ClearHoles(ClearSolutions):

@@ -137,6 +137,10 @@ def dense(answer: Handle, trial: Trial) -> None:
         insist_tiles(call, m, n, k, bm, bn, bk, case)
         total = x.astype(np.float32) @ w.astype(np.float32)
         expected = np.maximum(total + bias, 0).astype(BF16)
+        if any(np.array_equal(made, total.astype(BF16)) for made in call.results):
+            raise Wrong("Your call makes the product alone, without bias and max.", case=case,
+                        nudge="After the call, the product has been rounded, and makes a way to HBM and back. Let the "
+                              "kernel add the bias and take the max, at the last step of k, before it rounds the sum.")
         insist_product(call, did.result, expected, case, [
             *epilogue_slips(x, w, bias, bk, bn), *k_slips(x, w, bk, lambda t, b=bias: np.maximum(t + b, 0))])
 
@@ -229,7 +233,8 @@ def batched(answer: Handle, trial: Trial) -> None:
     for batch, m, n, k, bm, bn in cases:
         x, y = random_array(trial, (batch, m, k)), random_array(trial, (batch, k, n))
         case = f"x is f32[{batch}, {m}, {k}], y is f32[{batch}, {k}, {n}], bm = {bm}, bn = {bn}"
-        fit = f"{how_cut('x', x.shape, (1, bm, k))}; {how_cut('y', y.shape, (1, k, bn))}"
+        fit = (f"{how_cut('x', x.shape, (1, bm, k))}; {how_cut('y', y.shape, (1, k, bn))}. The body is for matrices: "
+               "with None for 1 in a block's shape, its ref loses that axis")
         did = run(answer, case, fit, x, y, bm, bn)
         call = the_call(did, [x, y], [(batch, m, n)], case)
         for operand, block in zip((*call.inputs, *call.outputs), ((1, bm, k), (1, k, bn), (1, bm, bn)), strict=True):

@@ -51,6 +51,9 @@ def run(answer: Handle, case: str, fit: str, *arrays) -> KernelRun:
                 "The grid makes a step for each block: take its numbers of steps from x.shape. An index map takes the "
                 "program ids in the order of the grid's axes, and gives a block index for each axis of the array, in "
                 "the order of the array's.")
+        elif "Cast it first" in failed.message:
+            failed.nudge = ("out_shape and scratch_shapes say which dtype a ref has. A sum that still grows should be "
+                            "float32: cast only what is finished.")
         elif "truth value of an array" in failed.message:
             failed.nudge = ("Python's max, min, if, and, or want one True or False, and a block has many numbers. "
                             "jnp.maximum, jnp.minimum and jnp.where choose for each number.")

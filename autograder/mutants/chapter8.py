@@ -86,6 +86,14 @@ def bias_by_jnp(x, w, bias, bm, bn, bk):
     return jnp.maximum(product()(x, w, bm, bn, bk) + bias, 0).astype(x.dtype)
 
 
+def bias_given_and_left(x, w, bias, bm, bn, bk):
+    return jnp.maximum(product(body())(x, w, bias, bm, bn, bk) + bias, 0).astype(x.dtype)
+
+
+def uncast_kernel(x_ref, y_ref, o_ref, sum_ref):
+    sum_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+
 def relu(total, bias):
     return jnp.maximum(total + bias, 0)
 
@@ -136,6 +144,7 @@ WRONG = {
         ("the output is written at the first k", product(body(write=lambda k, last: k == 0)), "first block of k alone"),
         ("the sum may grow in the output", into_the_output, "rounded too often"),
         ("scratch as narrow as the operands", product(scratch=jnp.bfloat16), "rounded too often"),
+        ("a sum may be as narrow as its parts", product(uncast_kernel, scratch=jnp.bfloat16), "should be float32"),
         ("k may be the outermost axis", product(body(axis=0), "kij"), "revisit"),
         ("cleared where a row of tiles begins", product(body(axis=1)), "last block of k"),
         ("one block of k is enough", product(whole_k=True), "larger than the task allows"),
@@ -163,6 +172,8 @@ WRONG = {
         ("without the bias", product(body(done=lambda total, bias: jnp.maximum(total, 0))), "bias is missing"),
         ("the bias has one block", product(body(done=relu), of_bias="00"), "should follow j"),
         ("the epilogue in a call of its own", bias_by_jnp, "One pallas_call"),
+        ("bias and activation after the call", bias_given_and_left, "product alone"),
+        ("neither bias nor activation", product(body()), "product alone"),
         ("the bias follows k", product(body(done=relu), of_bias="0k"), "bias"),
         ("scratch as narrow as the operands", product(body(done=relu), scratch=jnp.bfloat16), "rounded"),
     ],
@@ -182,7 +193,7 @@ WRONG = {
         ("the batch is the innermost axis", batched("ijb"), "copied only once"),
         ("columns outside", batched("bji"), "copied only once"),
         ("each product in a call of its own", one_by_one, "One pallas_call"),
-        ("all of the batch in a block", batched(one=1), "smallest failing case"),
+        ("all of the batch in a block", batched(one=1), "None for 1"),
         ("y is the same for all", batched(of_y=(0, 0, "j")), "index map of y"),
         ("y's block follows i", batched(of_y=("b", 0, "i")), "smallest failing case"),
         ("all rows at once", batched(height=lambda bm, m: m), "larger than the task allows"),

@@ -451,8 +451,8 @@ check("8.4", choice)
 # </details>
 
 # %% [markdown]
-# To play with all the knobs at once, here are sliders for the same product. (They count the matrix unit alone, so the
-# times are a little lower than those of the exercise.)
+# To play with all the knobs at once, here are sliders for the same product. They count as the exercise does, but give
+# the output as many slots as x and w.
 
 # %%
 pl.block_tuner(2048, 2048, 8192)

@@ -27,7 +27,7 @@ x = jax.random.normal(jax.random.key(0), (64, 128))
 rows = pl.BlockSpec((8, 128), lambda i: (i, 0))
 double = pl.pallas_call(double_kernel, out_shape=x, grid=(8,), in_specs=[rows], out_specs=rows)
 
-pl.show(double.trace(x).schedule)
+pl.show(double.trace(x).schedule, machine=TPU_V5E)
 
 # %% [markdown]
 # Each of the 8 blocks is copied in once and out once, so the schedule starts 16 copies. `.lower("tpu")` makes a TPU
@@ -100,8 +100,9 @@ start = text.index("loop: copy_in_wait(x)")
 print(brief(re.search(r".*tpu\.wait_dma.*", text[start:])[0]))
 
 # %% [markdown]
-# A semaphore, and two windows to say how many *bytes* to wait for. **A wait does not name a copy.** If another copy put
-# its bytes there first, the wait is content. Keep that in mind; it will bite us below.
+# (`wait_dma2` is how Mosaic spells `wait_dma` today.) A semaphore, and two windows to say how many *bytes* to wait for.
+# **A wait does not name a copy.** If another copy put its bytes there first, the wait is content. Keep that in mind; it
+# will bite us below.
 #
 # ### Exercise 9.1 · Count before you read
 # The kernel subtracts a part of `row` from every block of x (chapter 5). Sizes and depths are your own.
@@ -246,7 +247,8 @@ pl.show(blocking.trace(x).schedule)
 # %% [markdown]
 # `pallas_lite` steps through such a kernel and writes down what it does; so it has a schedule, a timeline and a
 # verdict, as any other. It is lowered as it stands, one instruction for each of its four lines. And what would
-# `pallas_call`'s own pipeline take for the same work?
+# `pallas_call`'s own pipeline take for the same work? (Its four slots need slightly more SRAM than the toy machine has;
+# we borrow only its clock.)
 
 # %%
 def triple_kernel(x_ref, o_ref):
@@ -321,6 +323,23 @@ check("9.2", double_buffered)
 # </details>
 
 # %% [markdown]
+# What becomes of your kernel as a TPU program? **Predict:** how many instructions, and how do they differ from those of
+# `pallas_call`'s own pipeline, at the head of the chapter?
+
+# %%
+try:
+    with pl.observe_calls() as calls:
+        double_buffered(x)
+    for call in calls:
+        print(call.lower("tpu").summary())
+except Exception as error:
+    print("No program yet:", error)
+
+# %% [markdown]
+# With `@pl.loop` and `@pl.when` there are six, and they stand as `pallas_call`'s did: you have written its pipeline. A
+# loop of Python's own is unrolled: all copies become instructions. And Python's `if` on the i of a `@pl.loop` cannot
+# become any: i has no value yet while the program is made.
+#
 # ## A race that compiles
 #
 # Somebody saves a semaphore: all copies in share the first. The rest is as it should be, with two slots for x and one
@@ -446,8 +465,11 @@ def kernel_d(x_hbm, o_hbm, x_vmem, o_vmem, x_sems, o_sems):
 # - `"overwrite in flight"`: a slot is written while a copy out of it is under way;
 # - `"never waited"`: a copy is started and nobody ever waits for it;
 # - `"fine"`: nothing is wrong.
+#
+# Where one thing brings about another, name the cause: what should be mended.
 
 # %% exercise="9.3"
+# verdicts = {"a": a name, "b": a name, "c": a name, "d": a name}
 ### BEGIN SOLUTION
 verdicts = {"a": "fine", "b": "shared semaphore", "c": "never waited", "d": "overwrite in flight"}
 ### END SOLUTION

@@ -192,6 +192,8 @@ def test_exercises_cannot_change_under_submissions(course):
      "a = ...  # your answer\nb = ...  # your answer\nc = ...  # your answer"),
     ("x = 1\n### BEGIN SOLUTION\nhelp = 2\nfor i in ():\n    inner = 3\n### END SOLUTION\ny = 2",
      "x = 1\nhelp = ...  # your answer\ny = 2"),
+    ("### BEGIN SOLUTION\nhalf, _ = 1, 2\nwhole = 2 * half\n### END SOLUTION", "whole = ...  # your answer"),
+    ("### BEGIN SOLUTION\nx = 1\nx = x + 1\n### END SOLUTION", "x = ...  # your answer"),
     ("def f(x):\n    y = 1\n    ### BEGIN SOLUTION\n    return y\n    ### END SOLUTION",
      'def f(x):\n    y = 1\n    # YOUR CODE HERE\n    raise NotImplementedError("Exercise 2.1 is not done yet")'),
 ])
