@@ -28,7 +28,7 @@ x = y = jnp.ones((512, 512))
 spec = pl.BlockSpec((128, 128), lambda i, j: (i, j))
 row = pl.BlockSpec((128, 128), lambda i, j: (0, j))
 add = pl.pallas_call(add_kernel, x, grid=(4, 4), in_specs=[spec, row], out_specs=spec)"""
-SLIDERS = {"schedule": 5, "stepper": 2, "grid": 1, "tuner": 4}  # handles that an arrow key moves
+SLIDERS = {"schedule": 5, "stepper": 3, "grid": 1, "tuner": 4}  # handles that an arrow key moves
 BUTTONS = {"stepper": ["▼ later", "↶ undo", "▼▼ latest", "a better move", "▲ earlier", "▲▲ earliest", "Reset"],
            "grid": ["next ▶", "◀ back", "next copy ▶▶", "Reset"], "schedule": ["Reset"], "tuner": ["Reset"]}
 
