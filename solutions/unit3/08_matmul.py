@@ -25,7 +25,7 @@ def product_kernel(x_ref, w_ref, o_ref):
 
 
 def product(m, n, k, bm, bn, order="nm", depth=2):
-    """The call for x @ w in tiles of bm × bn, with all of k at once. order "nm": n is the outer axis, m the inner."""
+    """The call for x @ w in tiles of bm × bn, with all of k at once. order "nm": n outside, m inside."""
     steps, slots = {"m": m // bm, "n": n // bn}, pl.Buffered(depth)
     rows = pl.BlockSpec((bm, k), lambda *ids: (ids[order.index("m")], 0), pipeline_mode=slots)
     columns = pl.BlockSpec((k, bn), lambda *ids: (0, ids[order.index("n")]), pipeline_mode=slots)
@@ -65,7 +65,7 @@ for b, t in tiles.items():
           f" {t.sram_bytes / MiB:5.1f} MiB of SRAM, {t.total * 1e6:6.0f} µs, {t.bound}-bound")
 
 _, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
-pl.plot_roofline(TPU_V5E, {str(b): t for b, t in tiles.items()}, ax, title="Tiles of b × b: modelled, under their roof")
+pl.plot_roofline(TPU_V5E, {str(b): t for b, t in tiles.items()}, ax, title="Tiles of b × b, modelled")
 plt.show()
 
 # %% [markdown]
@@ -110,7 +110,8 @@ for dtype in jnp.bfloat16, jnp.float32:
         part = jnp.dot(long_x[:, k:k + 64], long_w[k:k + 64], preferred_element_type=jnp.float32)
         total = (total + part).astype(dtype)
     result = np.asarray(total.astype(jnp.bfloat16), np.float64)
-    print(f"sum kept in {total.dtype}, result in bfloat16: largest error {np.abs(result / exact - 1).max():.2%}")
+    error = np.abs(result / exact - 1).max()
+    print(f"sum kept in {total.dtype}, result in bfloat16: largest error {error:.2%}")
 
 # %% [markdown]
 # A rounding a step, and they add up. So keep the sum in float32 and round **once**, at the end. It needs a place that
@@ -129,8 +130,8 @@ def counting_kernel(x_ref, o_ref, count_ref):
 
 
 row = pl.BlockSpec((1, 8), lambda i: (i, 0))
-counted = pl.pallas_call(counting_kernel, jax.ShapeDtypeStruct((5, 8), jnp.float32), grid=(5,), in_specs=[row],
-                         out_specs=row, scratch_shapes=[pltpu.VMEM((1, 8), jnp.float32)])
+counted = pl.pallas_call(counting_kernel, jax.ShapeDtypeStruct((5, 8), jnp.float32), grid=(5,),
+                         in_specs=[row], out_specs=row, scratch_shapes=[pltpu.VMEM((1, 8), jnp.float32)])
 print(counted(jnp.ones((5, 8)))[:, 0])
 
 # %% [markdown]
@@ -193,18 +194,19 @@ check("8.1", matmul)
 
 # %%
 def step_kernel(x_ref, w_ref, o_ref, sum_ref):
-    sum_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)  # the work of a step, no more
+    sum_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)  # a step's work
 
 
 def in_order(order, m, n, k, bm, bn, bk, depth=2):
-    """The trace of a matmul with its loops in this order, outermost first: what it copies, and how long it takes."""
+    """The trace of a matmul with its loops in this order, outermost first: its copies and its time."""
     steps, slots = {"m": m // bm, "n": n // bn, "k": k // bk}, pl.Buffered(depth)
 
     def spec(shape, first, second, mode=None):
         return pl.BlockSpec(shape, lambda *ids: (ids[order.index(first)], ids[order.index(second)]), mode)
     call = pl.pallas_call(
         step_kernel, jax.ShapeDtypeStruct((m, n), jnp.bfloat16), grid=tuple(steps[axis] for axis in order),
-        in_specs=[spec((bm, bk), "m", "k", slots), spec((bk, bn), "k", "n", slots)], out_specs=spec((bm, bn), "m", "n"),
+        in_specs=[spec((bm, bk), "m", "k", slots), spec((bk, bn), "k", "n", slots)],
+        out_specs=spec((bm, bn), "m", "n"),
         scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)])
     return call.trace(*(jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((m, k), (k, n))))
 
@@ -371,7 +373,8 @@ def fused_kernel(x_ref, w_ref, bias_ref, o_ref):
 
 def fused(slots_of_bias):
     three = pl.Buffered(3)
-    specs = [pl.BlockSpec((512, K), lambda i, j: (i, 0), three), pl.BlockSpec((K, 256), lambda i, j: (0, j), three),
+    specs = [pl.BlockSpec((512, K), lambda i, j: (i, 0), three),
+             pl.BlockSpec((K, 256), lambda i, j: (0, j), three),
              pl.BlockSpec((1, 256), lambda i, j: (0, j), pl.Buffered(slots_of_bias))]
     call = pl.pallas_call(fused_kernel, y, grid=(M // 512, N // 256), in_specs=specs,
                           out_specs=pl.BlockSpec((512, 256), lambda i, j: (i, j)))
@@ -392,7 +395,8 @@ layer = {rung: seconds + apart.total for rung, seconds in ladder.items()}
 layer["fused"] = fused(3).total
 
 _, ax = plt.subplots(figsize=(9, 2.6), layout="constrained")
-bars = ax.barh(list(layer), [seconds * 1e6 for seconds in layer.values()], color="#56B4E9", edgecolor="#222222")
+micros = [seconds * 1e6 for seconds in layer.values()]
+bars = ax.barh(list(layer), micros, color="#56B4E9", edgecolor="#222222")
 slowest = max(layer.values())
 labels = [f"{seconds * 1e6:.0f} µs: {slowest / seconds:.1f} times as fast" for seconds in layer.values()]
 ax.bar_label(bars, labels, padding=4, fontsize=9)
@@ -400,7 +404,8 @@ ax.axvline(arithmetic * 1e6, color="#222222", lw=1, ls="--")
 ax.invert_yaxis()
 ax.set_xlim(0, 1.25e6 * slowest)
 ax.spines[["top", "right"]].set_visible(False)
-ax.set_xlabel("modelled time of the layer on a TPU v5e (µs); dashed: the arithmetic of the product alone", fontsize=9)
+ax.set_xlabel("modelled time of the layer on a TPU v5e (µs); dashed: the arithmetic of the product alone",
+              fontsize=9)
 plt.show()
 
 # %% [markdown]
@@ -417,8 +422,8 @@ plt.show()
 # %%
 def account(bm, bn, bk, depth):
     t = in_order("mnk", 2048, 2048, 8192, bm, bn, bk, depth).timeline(TPU_V5E)
-    print(f"{bm} × {bn} × {bk}, {depth} slots: {t.total * 1e6:.1f} µs, {t.bound}-bound, {t.sram_bytes / MiB:.1f} MiB",
-          "✗" * bool(t.hazards))
+    print(f"{bm} × {bn} × {bk}, {depth} slots: {t.total * 1e6:.1f} µs, {t.bound}-bound,",
+          f"{t.sram_bytes / MiB:.1f} MiB", "✗" * bool(t.hazards))
     for kind, parts in ("lower bounds", t.terms), ("above them", t.excess):
         print(f"  {kind:13}", ", ".join(f"{k} {v * 1e6:.1f}" for k, v in parts.items() if v > 1e-9))
 
