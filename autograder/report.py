@@ -29,14 +29,20 @@ def note(report: Report) -> str:
 
 
 def table(reports: list[Report], width: int = 200) -> Table:
-    """What is shown at the end: a row a submission. Too narrow a place shows totals only; the files have all marks."""
+    """What is shown at the end: a row a submission. The files have all marks.
+
+    A column for each exercise where there is room, else for each chapter, else totals only.
+    """
     numbers = exercises_of(reports)
     name = max((len(r.student) for r in reports), default=7)
+    chapters = list(dict.fromkeys(n.partition(".")[0] for n in numbers))
     if name + 7 * len(numbers) + 40 > width:
         numbers = []
+    if numbers or name + 9 * len(chapters) + 40 > width:
+        chapters = []
     shown = Table(box=None, header_style="bold", pad_edge=False)
     shown.add_column("student", no_wrap=True)
-    for n in numbers:
+    for n in (*numbers, *(f"ch {c}" for c in chapters)):
         shown.add_column(n, justify="right", no_wrap=True)
     shown.add_column("total", justify="right", no_wrap=True)
     shown.add_column("s", justify="right", no_wrap=True)
@@ -46,11 +52,18 @@ def table(reports: list[Report], width: int = 200) -> Table:
         for n in numbers:
             m = r.marks.get(n)
             cells.append("" if m is None else f"{SIGNS[m.verdict]} " + ("?" if m.points is None else f"{m.points:g}"))
+        cells += [_sum([m for n, m in r.marks.items() if n.partition(".")[0] == c]) for c in chapters]
         total = f"{r.points:g}/{r.max_points:g}" if r.points is not None else "fault" if r.status == "fault" else "–"
         text = note(r)
         shown.add_row(escape(clean(r.student)), *cells, total, f"{r.seconds:.1f}",
                       escape(text if len(text) < 200 else text[:200] + " …"))
     return shown
+
+
+def _sum(marks: list) -> str:
+    """Points of a chapter, of all that it has; nothing for a chapter without marks."""
+    points = "?" if any(m.points is None for m in marks) else f"{sum(m.points for m in marks):g}"
+    return f"{points}/{sum(m.max_points for m in marks):g}" if marks else ""
 
 
 def write(reports: list[Report], folder: Path) -> tuple[Path, Path]:

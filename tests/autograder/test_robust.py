@@ -14,8 +14,12 @@ def test_numbers_beyond_64_bits_are_refused(data):
     assert wire.unpack({"t": [2**63 - 1, True]}, []) == (2**63 - 1, True)
 
 
-def test_a_narrow_terminal_shows_totals_and_a_wide_one_every_mark():
+def test_a_narrow_terminal_shows_totals_a_wider_one_chapters_and_the_widest_every_mark():
     marks = {number: Mark(2, 2, "right") for number in load("autograder.checks")}
+    marks |= {"3.1": Mark(0, 2, "wrong"), "5.1": Mark(None, 2, "broken")}
     reports = [Report("Ada", ["a.ipynb"], "0", marks=marks)]
     assert [c.header for c in table(reports, 80).columns] == ["student", "total", "s", "note"]
-    assert len(table(reports, 240).columns) == 4 + len(marks) > 10
+    chapters = {c.header: next(iter(c.cells)) for c in table(reports, 240).columns[1:-3]}
+    in_3 = 2 * sum(n.startswith("3.") for n in marks)
+    assert chapters["ch 3"] == f"{in_3 - 2}/{in_3}" and chapters["ch 5"].startswith("?/") and len(chapters) >= 11
+    assert len(table(reports, 1000).columns) == 4 + len(marks) > 10
