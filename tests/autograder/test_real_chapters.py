@@ -39,7 +39,7 @@ def test_solutions_earn_everything_half_of_them_half_the_release_nothing_and_har
                     cell.source = harm.get(cell.id, answers[cell.id]) if student == "harm" else answers[cell.id]
             (tmp_path / student / chapter.unit).mkdir(parents=True, exist_ok=True)
             nbformat.write(notebook, tmp_path / student / chapter.file)
-    done = run("grade", tmp_path, "--out", tmp_path / "results", "--jobs", 2, "--timeout", 5)
+    done = run("grade", tmp_path, "--out", tmp_path / "results", "--jobs", 2, "--timeout", 12)
     assert done.returncode == 0, done.stdout + done.stderr
     reports = json.loads((tmp_path / "results" / "results.json").read_text(encoding="utf-8"))["submissions"]
     found = {r["student"]: r for r in reports}
