@@ -242,7 +242,8 @@ def _insist_result(result, expected: np.ndarray, case: str, call: KernelCall, sl
         nudge = _unmet(call, needed) or next((
             says for wrong, says in slips if np.allclose(result, wrong, 1e-3, 1e-4, equal_nan=True)), "")
         right, rows = np.isclose(result, expected, 1e-3, 1e-4).all(axis=1), sizes(call.inputs[0])[0]
-        if not nudge and right[:rows].all() and len(right) > rows and right[rows:].mean() < 0.5:  # a row may hold by chance
+        # Of the other rows some may be right by chance.
+        if not nudge and right[:rows].all() and len(right) > rows and right[rows:].mean() < 0.5:
             nudge = ("Only the first block of queries is right. m, l and acc keep what it left in them: they have to "
                      "be set up anew for each block of queries.")
         if not nudge and np.isnan(result).any():
