@@ -68,6 +68,8 @@ class Sandbox:
                 "USER": "student", "LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join([course, *_package_folders()]),
                 "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg",
                 "IPYTHONDIR": f"{home}/.ipython", "MPLCONFIGDIR": f"{home}/.matplotlib",
+                # Compilers of accelerators take memory that a sandbox has not, and no mark depends on them.
+                "PALLAS_LITE_NO_COMPILER": "1",
                 # Workers run side by side; each with all cores' threads would only get in the others' way.
                 "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3",
                 "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"}

@@ -220,6 +220,8 @@ def _mosaic_text(bytecode, context):
 
 
 def _device(target):
+    if os.environ.get("PALLAS_LITE_NO_COMPILER"):
+        raise NotSupportedError("the CUDA compiler is switched off here (PALLAS_LITE_NO_COMPILER is set).")
     try:
         return topologies.get_topology_desc(platform="cuda", target_config=CHIPS[target], topology="1x1x1").devices[0]
     except Exception as error:  # noqa: BLE001  jax raises several kinds where the plug-in is missing

@@ -22,7 +22,9 @@ _one_at_a_time, _numbers = threading.Lock(), itertools.count()
 
 
 def version() -> str:
-    """Of the installed compiler. Raises NotSupportedError if there is none."""
+    """Of the installed compiler. Raises NotSupportedError if there is none, or it may not run here."""
+    if os.environ.get("PALLAS_LITE_NO_COMPILER"):
+        raise NotSupportedError("the TPU compiler is switched off here (PALLAS_LITE_NO_COMPILER is set).")
     if importlib.util.find_spec("libtpu") is None:
         raise NotSupportedError('the TPU compiler is not installed: pip install "pallas_lite[tpu]" (libtpu, for Linux '
                                 "on x86-64). It needs no TPU.")

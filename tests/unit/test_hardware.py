@@ -135,3 +135,12 @@ def test_a_copy_past_the_edge_moves_the_inside_only():
     first, edge = (s.seconds for s in t.spans if s.label in ("x[0, 0]", "x[2, 2]"))
     assert first == pytest.approx(48 * 48 * 4 / 819e9) and edge == pytest.approx(4 * 4 * 4 / 819e9)
     assert t.intensity == 0.0
+
+
+@pytest.mark.parametrize("platform", ["tpu", "triton"])
+def test_compilers_can_be_switched_off_as_in_the_grading_sandbox(platform, monkeypatch):
+    monkeypatch.setenv("PALLAS_LITE_NO_COMPILER", "1")
+    x = jax.ShapeDtypeStruct((128, 128), "float32")
+    call = pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] + 1), x)
+    with pytest.raises(pl.NotSupportedError, match="compiler is switched off here"):
+        call.trace(x).lower(platform).compile()
