@@ -132,9 +132,10 @@ def values_stay(name, dialect):
     except (jax.errors.UnexpectedTracerError, ValueError) as error:
         if isinstance(error, ValueError) and not re.search(r"captures [\w -]*constants", str(error)):
             raise
+        other = ', or lower to "mosaic_gpu", where outputs have slots in shared memory' if dialect == "Triton" else ""
         raise NotSupportedError(
             f"{name}: it writes a ref that it also reads inside lax.cond, lax.fori_loop or their like. {dialect} keeps "
-            "such a ref in registers, and there is no handing it on there: use pl.when and pl.loop.") from error
+            f"such a ref in registers, and there is no handing it on there: use pl.when and pl.loop{other}.") from error
 
 
 class Looking(Memory):
