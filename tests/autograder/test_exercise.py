@@ -17,8 +17,9 @@ from . import little_course as little
 def only_the_little_course():
     before = dict(EXERCISES)
     yield
-    EXERCISES.clear()
-    EXERCISES.update(before)
+    # Only what was registered here: the course's own checks register once, when they are first asked for.
+    for number in [n for n, found in EXERCISES.items() if n not in before and found.run.__module__ == __name__]:
+        del EXERCISES[number]
 
 
 def right(number):
