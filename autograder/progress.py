@@ -7,14 +7,13 @@ import contextlib
 import html
 import json
 import os
-import sys
 import tempfile
 from pathlib import Path
 
 import platformdirs
 
-from .course import Course, CourseError
 from .exercise import EXERCISES, Exercise
+from .result import shell
 
 
 def file() -> Path:
@@ -48,6 +47,8 @@ def note(number: str) -> None:
 
 def progress() -> "Progress":
     """What is done and what comes next, by unit and chapter; shows itself as the last line of a cell."""
+    # Late: it reads notebooks, and what that takes would add half as much again to the start of every chapter.
+    from .course import Course, CourseError
     try:
         units = {n.unit: [] for n in Course().notebooks}
         for notebook in Course().notebooks:
@@ -105,5 +106,4 @@ def _place(number: str) -> tuple:
 
 def _in_notebook() -> bool:
     """Whether a learner's kernel runs this: grading, tests and terminals note nothing."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return hasattr(shell, "kernel")
+    return hasattr(shell(), "kernel")

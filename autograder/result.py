@@ -144,10 +144,14 @@ def _code(label, text):
     return f'<code style="background:none;color:inherit">{text}</code>' if is_code else text
 
 
+def shell() -> Any:
+    """The IPython shell that this runs in; None in a plain Python."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None else None
+
+
 def _in_terminal() -> bool:
-    shell = sys.modules.get("IPython")
-    shell = shell.get_ipython() if shell is not None else None
-    return type(shell).__name__ == "TerminalInteractiveShell"
+    return type(shell()).__name__ == "TerminalInteractiveShell"
 
 
 def show(value: Any) -> str:

@@ -1,6 +1,7 @@
 """What a learner has done is kept, shown by unit, and never in the way."""
 import json
 import stat
+import subprocess
 import sys
 
 import pytest
@@ -60,3 +61,8 @@ def test_grading_and_terminals_note_nothing(state, monkeypatch):
     monkeypatch.setattr(MODULE, "_in_notebook", lambda: False)
     check("3.3", RIGHT)
     assert not state.exists()
+
+
+def test_a_chapter_starts_without_what_only_progress_needs():
+    code = "import sys, autograder; sys.exit('nbformat' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
