@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN
+from .schedule import IN_START, OUT_START, RUN
 
 PROCESS = 1
 US = 1e6  # the format's unit
@@ -61,21 +61,14 @@ def _complete(timeline, span, thread: int) -> dict:
 def _arrows(timeline, lanes: dict[str, int]) -> list[dict]:
     """From each copy that a wait stood still for, to the end of that wait."""
     spans = {s.event: s for s in timeline.spans}
-    copies, found = {}, []
-    for number, e in enumerate(timeline.schedule):
-        if e.verb in (IN_START, OUT_START):
-            copies.setdefault((e.verb == IN_START, e.operand, e.slot), []).append(number)
-        elif e.verb in (IN_WAIT, OUT_WAIT):
-            started = copies.get((e.verb == IN_WAIT, e.operand, e.slot))
-            if not started:
-                continue
-            copy = spans[started.pop(0)]
-            if number in spans:
-                wait, same = spans[number], {"cat": "arrival", "name": "arrives", "id": number, "pid": PROCESS}
-                # An arrow begins and ends inside a box; the viewer drops one that touches its very edge.
-                found += [{"ph": "s", "tid": lanes[copy.lane], "ts": (copy.start + copy.seconds / 2) * US, **same},
-                          {"ph": "f", "bp": "e", "tid": lanes[wait.lane], "ts": (wait.end - wait.seconds / 4) * US,
-                           **same}]
+    found = []
+    for number, start in enumerate(timeline.schedule.copy_of.tolist()):
+        if start >= 0 and number in spans and spans[number].waiting:
+            copy, wait = spans[start], spans[number]
+            same = {"cat": "arrival", "name": "arrives", "id": number, "pid": PROCESS}
+            # An arrow begins and ends inside a box; the viewer drops one that touches its very edge.
+            found += [{"ph": "s", "tid": lanes[copy.lane], "ts": (copy.start + copy.seconds / 2) * US, **same},
+                      {"ph": "f", "bp": "e", "tid": lanes[wait.lane], "ts": (wait.end - wait.seconds / 4) * US, **same}]
     return found
 
 
@@ -83,7 +76,7 @@ def _in_flight(timeline) -> list[dict]:
     """A counter: the bytes that have left one memory and not yet arrived in the other."""
     changes = {}
     for s in timeline.spans:
-        if s.lane in ("DMA in", "DMA out"):
+        if timeline.schedule[s.event].verb in (IN_START, OUT_START):
             size = int(timeline.schedule.copied_bytes[s.event])
             changes[s.start] = changes.get(s.start, 0) + size
             changes[s.arrives] = changes.get(s.arrives, 0) - size

@@ -17,7 +17,7 @@ from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..handle import Handle, KernelCall, kind_of, number, same_array
 from ..inside.personal import personal
 from ..predict import Asked, predict
-from .kernels import by, how_cut, insist_made_by, run, schedule_of, sizes
+from .kernels import by, how_cut, insist_called, insist_made_by, run, schedule_of, sizes
 
 KIB, MIB = 1024, 2**20
 
@@ -186,9 +186,7 @@ def _slips(q, k, v, bq, bk) -> list[tuple[np.ndarray, str]]:
 
 def _attention_call(did, n: int, d: int, case: str) -> KernelCall:
     """The one call that takes q, k and v and gives the result; no other may do a part of the work."""
-    if not did.calls:
-        raise Wrong("Your function made no pallas_call.", case=case,
-                    nudge="Build the call with pl.pallas_call(kernel, …), then call that on q, k and v.")
+    insist_called(did, case, "q, k and v")
     if did.made > 1:
         raise Wrong(f"Your function made {did.made} pallas_calls; one is to do all.", case=case,
                     nudge="Scores and weights must not leave the SRAM: the kernel does all three steps on each block.")

@@ -34,8 +34,7 @@ def how_cut(name: str, shape, block) -> str:
     'x: 2 × 2 blocks of 16 × 32'
     """
     counts = [cdiv(n, b) for n, b in zip(shape, block, strict=True)]
-    blocks = f"block{'s' * (math.prod(counts) > 1)}"
-    return f"{name}: {' × '.join(map(str, counts))} {blocks} of {' × '.join(map(str, block))}"
+    return f"{name}: {by(counts)} block{'s' * (math.prod(counts) > 1)} of {by(block)}"
 
 
 def run(answer: Handle, case: str, fit: str, *arrays) -> KernelRun:
@@ -70,11 +69,16 @@ def run(answer: Handle, case: str, fit: str, *arrays) -> KernelRun:
         raise
 
 
-def the_call(run: KernelRun, arrays, shapes, case: str) -> KernelCall:
-    """The call that took all the arrays and gave arrays of these shapes."""
+def insist_called(run: KernelRun, case: str, on: str = "the arrays") -> None:
+    """The function made a pallas_call."""
     if not run.calls:
         raise Wrong("Your function made no pallas_call.", case=case,
-                    nudge="Build the call with pl.pallas_call(kernel, …), then call that on the arrays.")
+                    nudge=f"Build the call with pl.pallas_call(kernel, …), then call that on {on}.")
+
+
+def the_call(run: KernelRun, arrays, shapes, case: str) -> KernelCall:
+    """The call that took all the arrays and gave arrays of these shapes."""
+    insist_called(run, case)
     wanted = sorted(a.shape for a in arrays)
     for call in reversed(run.calls):
         operands = (*call.inputs, *call.outputs)
@@ -145,9 +149,9 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
         at, counts = cell[missing[0]], [cdiv(n, b) for n, b in zip(out.shape, block_shape, strict=True)]
         raise Wrong(f"No step writes block {block_name(out, missing[0])}: it keeps what was in memory.", case=case,
                     got=_at(out, at, result), expected=f"{expected[at]:.6g}", schedule=schedule,
-                    nudge=f"In blocks of {' × '.join(map(str, block_shape))}, {out.name} has "
-                          f"{' × '.join(map(str, counts))} of them; the grid is {call.grid}. Each block needs a step, "
-                          "and so do the partial ones at the edge (pl.cdiv rounds up).")
+                    nudge=f"In blocks of {by(block_shape)}, {out.name} has {by(counts)} of them; the grid is "
+                          f"{call.grid}. Each block needs a step, and so do the partial ones at the edge (pl.cdiv "
+                          "rounds up).")
     last = {block: (visit, step) for visit, (step, block) in enumerate(found)}
     (visit, step), block = min((last[b], b) for b in cell)
     at, slot = cell[block], visit % out.depth
@@ -229,14 +233,12 @@ def schedule_of(call: KernelCall) -> Schedule | None:
 
 def own_copies(run: KernelRun, case: str) -> KernelCall:
     """The last call whose kernel starts copies itself. Its schedule is as the learner's side told it: verify it."""
+    insist_called(run, case)
     for call in reversed(run.calls):
         if call.schedule is not None:
             return call
-    if run.calls:
-        raise Wrong("Your pallas_call leaves the copies to the pipeline.", case=case,
-                    nudge="Here the kernel starts them itself: arrays in HBM (memory_space=pl.ANY), make_async_copy.")
-    raise Wrong("Your function made no pallas_call.", case=case,
-                nudge="Build the call with pl.pallas_call(kernel, …), then call that on the arrays.")
+    raise Wrong("Your pallas_call leaves the copies to the pipeline.", case=case,
+                nudge="Here the kernel starts them itself: arrays in HBM (memory_space=pl.ANY), make_async_copy.")
 
 
 def contract(n: int, depth: int, cells: int = 250, flops: float = 1000.0) -> Schedule:

@@ -5,9 +5,13 @@ run (GitHub, a printed page, a closed kernel) a still picture and a sentence sta
 """
 import base64
 import html
+import io
 import sys
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
+
+from matplotlib.figure import Figure
 
 from ..errors import PallasLiteError
 from ..timeline import unit_of
@@ -42,9 +46,15 @@ class Explorer:
         """The picture as HTML: see show.svg."""
         raise NotImplementedError
 
-    def png(self) -> bytes:
-        """The picture for places that show no widgets."""
+    def figure(self) -> Figure:
+        """The same for places that show no widgets, drawn whole."""
         raise NotImplementedError
+
+    def png(self) -> bytes:
+        """`figure` as a file."""
+        out = io.BytesIO()
+        self.figure().savefig(out, format="png", dpi=130)
+        return out.getvalue()
 
     def beside(self) -> str:
         """HTML that stands to the left of the still picture."""
@@ -180,6 +190,19 @@ class Explorer:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def button(w, text: str, tip: str, act: Callable[[], Any]):
+    """A button that calls `act`; `w` is ipywidgets."""
+    made = w.Button(description=text, tooltip=tip, layout={"width": "auto"})
+    made.on_click(lambda _: act())
+    return made
+
+
+def laid_over(drawing: str, marks: list[str]) -> str:
+    """SVG elements on top of a drawing of show.svg: what moves, where the drawing itself stays."""
+    at = drawing.rindex("</svg>")
+    return drawing[:at] + "".join(marks) + drawing[at:]
 
 
 def show_time(seconds: float) -> str:

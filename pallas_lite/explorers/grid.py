@@ -4,7 +4,6 @@ A slider walks through the steps; every operand's array lies there with the step
 copies and waits stand beside it in order, and the timeline points at the step. The rest is base.py's.
 """
 import html
-import io
 from collections import defaultdict
 from functools import cached_property
 
@@ -16,10 +15,11 @@ from ..errors import SpecError
 from ..hardware import TPU_V5E, Machine
 from ..plot import plot_grid, plot_timeline
 from ..plot.grid import Sheets, visits_of
+from ..plot.timeline import height
 from ..schedule import Schedule
 from ..show import svg
-from ..timeline import CORE, LANES, Timeline, unit_of
-from .base import Explorer, show_time
+from ..timeline import CORE, Timeline, unit_of
+from .base import Explorer, button, laid_over, show_time
 
 SHOWN = 3  # operands side by side
 AROUND = 12  # steps of the timeline on show at once
@@ -49,7 +49,7 @@ class GridExplorer(Explorer):
     what = "Blocks and timeline at a step."
 
     def __init__(self, trace, machine: Machine):
-        self.trace, self.machine, self._drawn, self._timeline = trace, machine, None, None
+        self.trace, self.machine, self._drawn = trace, machine, None
         super().__init__({"step": 0})
 
     @property
@@ -62,12 +62,10 @@ class GridExplorer(Explorer):
     def schedule(self) -> Schedule:
         return self.trace.schedule
 
-    @property
+    @cached_property
     def timeline(self) -> Timeline:
         """When each engine is busy on `machine`: modelled."""
-        if self._timeline is None:
-            self._timeline = self.trace.timeline(self.machine)
-        return self._timeline
+        return self.trace.timeline(self.machine)
 
     # -- words
 
@@ -153,7 +151,7 @@ class GridExplorer(Explorer):
                 words = "stays" if self._stays(x) else "made" if x.is_output else "copied"
                 found.append((ax.transData.transform(box) * points, f"{x.show(block)} {words}"))
         (start, end), unit = self._runs[self.step], unit_of(self.timeline.total)[0]
-        y = len(LANES) - 1 - LANES.index(CORE)
+        y = height(CORE)
         corners = [(start / unit, y - 0.46), (end / unit, y + 0.46)]
         found.append((lanes.transData.transform(corners) * points, ""))
         return found
@@ -175,19 +173,17 @@ class GridExplorer(Explorer):
                 x = figure.axes[len(marks) - 1].bbox.xmin * 72 / figure.dpi
                 marks[-1] += (f'<text x="{x:.0f}" y="{top:.0f}" style="font: 11px sans-serif" fill="#111111">'
                               f"{html.escape(words)}</text>")
-        at = text.rindex("</svg>")
-        return text[:at] + "".join(marks) + text[at:]
+        return laid_over(text, marks)
 
-    def png(self) -> bytes:
-        figure, out = self._figure(self.step // AROUND * AROUND), io.BytesIO()
+    def figure(self) -> Figure:
+        figure = self._figure(self.step // AROUND * AROUND)
         for (corners, words), ax in zip(self._lights(figure), figure.axes, strict=True):
             box = ax.transData.inverted().transform(corners * figure.dpi / 72)
             (left, low), (right, high) = box.min(0), box.max(0)
             ax.add_patch(Rectangle((left, low), right - left, high - low, fill=False, ec="#111111", lw=3.5, zorder=9))
             if words:
                 ax.text(0, -0.02, words, transform=ax.transAxes, va="top", fontsize=10)
-        figure.savefig(out, format="png", dpi=130)
-        return out.getvalue()
+        return figure
 
     # -- controls
 
@@ -196,12 +192,11 @@ class GridExplorer(Explorer):
                                     style={"description_width": "3em"}, layout={"width": "40em"})}
 
     def more_buttons(self, w) -> list:
-        def button(text, tip, by):
-            made = w.Button(description=text, tooltip=tip, layout={"width": "auto"})
-            made.on_click(lambda _: self.set(step=min(max(self.step + by(), 0), self.trace.steps - 1)))
-            return made
-        return [button("◀ back", "The step before", lambda: -1), button("next ▶", "The step after", lambda: 1),
-                button("next copy ▶▶", "The next step in which some block changes", self._to_change)]
+        def go(by):
+            self.set(step=min(max(self.step + by, 0), self.trace.steps - 1))
+        return [button(w, "◀ back", "The step before", lambda: go(-1)),
+                button(w, "next ▶", "The step after", lambda: go(1)),
+                button(w, "next copy ▶▶", "The next step in which some block changes", lambda: go(self._to_change()))]
 
     def _to_change(self) -> int:
         """How many steps until an operand takes another block than now."""

@@ -2,8 +2,6 @@
 
 In: numbers. They become operands, a Schedule (engines/record.py) and a Timeline; plot/ draws it. The rest is base.py's.
 """
-import io
-
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -114,10 +112,8 @@ class ScheduleExplorer(Explorer):
         """The timeline as SVG on a white card, its time axis at least as long as the one that is kept."""
         return svg(self._draw(max(self._limit or 0.0, self.timeline.total)), f"{self.what} {self.headline}")
 
-    def png(self) -> bytes:
-        out = io.BytesIO()
-        self._draw().figure.savefig(out, format="png", dpi=130)
-        return out.getvalue()
+    def figure(self) -> Figure:
+        return self._draw().figure
 
     # -- controls
 

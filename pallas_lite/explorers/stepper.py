@@ -4,7 +4,6 @@ The program begins as the blocking loop, unrolled. Any start or wait may be move
 verdict, values and time come from a recording of the order as it stands (by_hand.py). The rest is base.py's.
 """
 import html
-import io
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,7 +16,7 @@ from ..schedule import IN_START, IN_WAIT, OUT_START, RUN, VERBS, Schedule
 from ..show import TEXT, outcome, row, svg
 from ..timeline import Timeline, timeline
 from ..verify import verify
-from .base import Explorer, show_time
+from .base import Explorer, button, show_time
 
 MOST_STEPS, MOST_SLOTS = 6, 4
 EARLIER, LATER = -1, 1
@@ -80,25 +79,23 @@ class DerivationStepper(Explorer):
                     (by_hand.copy_in_wait if verb == IN_WAIT else by_hand.copy_out_wait)(x if verb == IN_WAIT else y)
         return by_hand.record(program, self.settings["steps"], depth=depth)
 
-    def _now(self) -> tuple[Schedule, Timeline, list]:
+    def _now(self) -> tuple[Schedule, Timeline, list, float]:
         key = self.order, self.settings["depth"]
         if self.__dict__.get("_known", (None,))[0] != key:
             schedule = self.record()
-            self._known = key, (schedule, timeline(schedule, self.machine), verify(schedule))
+            began = self._seconds(blocking(self.settings["steps"]))
+            self._known = key, (schedule, timeline(schedule, self.machine), verify(schedule), began)
         return self._known[1]
 
     schedule = property(lambda self: self._now()[0], doc="The program's schedule.")
     timeline = property(lambda self: self._now()[1], doc="When each engine is busy: modelled.")
     hazards = property(lambda self: self._now()[2], doc="[] or what is wrong with the order.")
+    began = property(lambda self: self._now()[3], doc="Modelled seconds of the blocking loop.")
 
     @property
     def blocks(self) -> np.ndarray:
         """The numbers in A: a block each."""
         return 10.0 * np.arange(1, self.settings["steps"] + 1)
-
-    @property
-    def _began(self) -> float:
-        return self._seconds(blocking(self.settings["steps"]))
 
     # -- moves
 
@@ -181,7 +178,7 @@ class DerivationStepper(Explorer):
         t = self.timeline
         if self.hazards:
             return f"✗ {self.hazards[0].kind} · {self.hazards[0].message}"
-        return (f"✓ right, and race-free · {show_time(t.total)} modelled, from {show_time(self._began)} · core busy "
+        return (f"✓ right, and race-free · {show_time(t.total)} modelled, from {show_time(self.began)} · core busy "
                 f"{t.utilisation:.0%}")
 
     @property
@@ -210,15 +207,13 @@ class DerivationStepper(Explorer):
         self._axes.clear()
         # To the scale of the blocking loop, so that time saved is seen as room on the right.
         return plot_timeline(self.timeline, self._axes, hazards=self.hazards[:1], title="", selected=self.line,
-                             limit=max(self.timeline.total, self._began))
+                             limit=max(self.timeline.total, self.began))
 
     def picture(self) -> str:
         return svg(self._draw(), f"{self.what} {self.headline}")
 
-    def png(self) -> bytes:
-        out = io.BytesIO()
-        self._draw().figure.savefig(out, format="png", dpi=130)
-        return out.getvalue()
+    def figure(self) -> Figure:
+        return self._draw().figure
 
     def beside(self) -> str:
         return f'<pre style="{TEXT}">{html.escape(chr(10).join(self.lines()))}</pre>'
@@ -259,16 +254,12 @@ class DerivationStepper(Explorer):
         self._say("")
 
     def more_buttons(self, w) -> list:
-        def button(text, tip, act):
-            made = w.Button(description=text, tooltip=tip, layout={"width": "auto"})
-            made.on_click(lambda _: act())
-            return made
-        return [button("▲ earlier", "Move the chosen line up by one line", lambda: self.move(EARLIER)),
-                button("▼ later", "Move the chosen line down by one line", lambda: self.move(LATER)),
-                button("▲▲ earliest", "Up, as far as the program stays right", lambda: self.move(EARLIER, far=True)),
-                button("▼▼ latest", "Down, as far as the program stays right", lambda: self.move(LATER, far=True)),
-                button("↶ undo", "Take the last move back", self.undo),
-                button("a better move", "Make the move that saves the most time", self.better)]
+        return [button(w, "▲ earlier", "Move the chosen line up by one line", lambda: self.move(EARLIER)),
+                button(w, "▼ later", "Move the chosen line down by one line", lambda: self.move(LATER)),
+                button(w, "▲▲ earliest", "Up, as far as the program stays right", lambda: self.move(EARLIER, far=True)),
+                button(w, "▼▼ latest", "Down, as far as the program stays right", lambda: self.move(LATER, far=True)),
+                button(w, "↶ undo", "Take the last move back", self.undo),
+                button(w, "a better move", "Make the move that saves the most time", self.better)]
 
     def arrange(self, w, rows, buttons, result) -> list:
         steps, depth, at, line = rows

@@ -3,7 +3,6 @@
 The dot moves on the machine's roofline; rings mark where it was. Steps, copies and times are those of the schedule
 that pallas_call would follow: grid (m/bm, n/bn, k/bk), k innermost, a float32 accumulator in scratch.
 """
-import io
 from dataclasses import replace
 
 import numpy as np
@@ -18,11 +17,11 @@ from ..schedule import Schedule
 from ..show import svg
 from ..specs import Operand
 from ..timeline import Timeline, timeline
-from .base import Explorer, show_number, show_time
+from .base import Explorer, laid_over, show_number, show_time
 
 MACHINES = {m.name: m for m in (hardware.TPU_V5E, hardware.TPU_V5P, hardware.TPU_V6E, hardware.A100, hardware.H100,
                                 hardware.H200)}
-MOST_SLOTS, MOST_STEPS, DRAWN = 4, 40_000, 10  # DRAWN: steps of the timeline on show
+MOST_SLOTS, DRAWN = 4, 10  # DRAWN: steps of the timeline on show
 KINDS = {"bfloat16": 2, "float32": 4}
 BLUE = PALETTE[0]
 
@@ -167,14 +166,12 @@ class BlockTuner(Explorer):
         marks = [_circle(figure, dot, "none", "#666666") for dot in self._trail]
         marks.append(_circle(figure, now, BLUE, "#111111"))
         self._trail.append(now)
-        at = text.rindex("</svg>")
-        return text[:at] + "".join(marks) + text[at:]
+        return laid_over(text, marks)
 
-    def png(self) -> bytes:
-        out, figure = io.BytesIO(), self._figure()
+    def figure(self) -> Figure:
+        figure = self._figure()
         figure.axes[0].plot(*self._dot(), "o", ms=9, mfc=BLUE, mec="#111111", zorder=5)
-        figure.savefig(out, format="png", dpi=130)
-        return out.getvalue()
+        return figure
 
     # -- controls
 

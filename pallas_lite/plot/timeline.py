@@ -6,7 +6,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ..errors import expect
 from ..schedule import IN_START, OUT_START, RUN, Event
-from ..timeline import LANES, Timeline, unit_of
+from ..timeline import CORE, LANES, Timeline, unit_of
 from ..verify import Hazard
 
 # Okabe and Ito's colours, told apart by colour-blind readers; their lightness differs too, so print stays readable.
@@ -58,7 +58,7 @@ def _draw(timeline: Timeline, spans, ax: Axes, marked: set[int], unit: float, ro
     boxes, bubbles, latencies = [], [], []
     letters = 12 * ax.figure.bbox.width / ax.figure.dpi  # that fit across the axes, at this size
     for s in spans:
-        y = len(LANES) - 1 - LANES.index(s.lane)
+        y = height(s.lane)
         x, width = s.start / unit, (s.end - s.start) / unit
         bad = s.event in marked
         if bad:
@@ -87,12 +87,16 @@ def _draw(timeline: Timeline, spans, ax: Axes, marked: set[int], unit: float, ro
 def _point_at(timeline: Timeline, ax: Axes, event: int, unit: float, pad: float) -> None:
     """A bold outline around an event's box; for a wait that cost no time, a tick in the core's lane."""
     span = next((s for s in timeline.spans if s.event == event), None)
-    lane = span.lane if span else LANES[1]
+    lane = span.lane if span else CORE
     start, end = (span.start, span.end) if span else (timeline.times[event],) * 2
-    y = len(LANES) - 1 - LANES.index(lane)
-    ax.add_collection(PolyCollection([_box(start / unit - pad, (end - start) / unit + 2 * pad, y, 0.46)],
-                                     facecolors="none", edgecolors="#111111", linewidths=2.2, zorder=6, clip_on=False),
-                      autolim=False)
+    box = _box(start / unit - pad, (end - start) / unit + 2 * pad, height(lane), 0.46)
+    ax.add_collection(PolyCollection([box], facecolors="none", edgecolors="#111111", linewidths=2.2, zorder=6,
+                                     clip_on=False), autolim=False)
+
+
+def height(lane: str) -> int:
+    """Where a lane lies in the picture: the first at the top."""
+    return len(LANES) - 1 - LANES.index(lane)
 
 
 def _box(x: float, width: float, y: float, half: float) -> list[tuple[float, float]]:
