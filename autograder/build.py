@@ -4,7 +4,6 @@ The sources are py:percent notebooks; docs/adding-an-exercise.md has the few rul
 becomes a notebook with nbgrader's metadata, and goes through nbgrader in a temporary folder. Only a release that passed
 every check reaches notebooks/, and only files that changed are written. Next: preprocessors.py (how a hole is made).
 """
-import argparse
 import ast
 import contextlib
 import hashlib
@@ -388,31 +387,3 @@ def find_root() -> Path:
         if (folder / "solutions").is_dir():
             return folder
     raise BuildError("no solutions/ folder here or above; run this in the course's repository, or give --root")
-
-
-def main(argv: list[str] | None = None) -> int:
-    """0: built, or up to date; 1: an error, or (with --check) out of date."""
-    parser = argparse.ArgumentParser(prog="autograder build",
-                                     description="Build the student notebooks from solutions/.")
-    parser.add_argument("--check", action="store_true", help="change nothing; say whether notebooks/ is up to date")
-    parser.add_argument("--root", type=Path, help="the course's repository (default: where this package lies)")
-    parser.add_argument("--out", type=Path, help="write the release there, and nothing else")
-    arguments = parser.parse_args(argv)
-    try:
-        root = arguments.root or find_root()
-        if arguments.check:
-            stale = outdated(root)
-            for file in stale:
-                print(f"notebooks/{file}: out of date")
-            print("Run `make build` and commit the result." if stale else "notebooks/ is up to date.")
-            return int(bool(stale))
-        changed = build(root, arguments.out, say=lambda line: print(line, flush=True))
-        print(f"{len(changed)} notebook{'' if len(changed) == 1 else 's'} changed.")
-        return 0
-    except BuildError as error:
-        print(*error.problems, "Nothing was changed.", sep="\n", file=sys.stderr)
-        return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,7 +4,7 @@ Whatever a submission does, it ends in a Report. Next: batch.py (many at once), 
 """
 import re
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,17 @@ class Report:
         return sum(m.max_points for m in self.marks.values())
 
     def to_plain(self) -> dict:
+        """As JSON can carry it, sums included."""
         return {**asdict(self), "points": self.points, "max_points": self.max_points}
+
+    @classmethod
+    def from_plain(cls, plain: dict) -> "Report":
+        """What `to_plain` gave. Raises TypeError, KeyError or ValueError on anything else."""
+        report = cls(**{f.name: plain[f.name] for f in fields(cls)})
+        report.marks = {number: Mark(**mark) for number, mark in report.marks.items()}
+        if report.to_plain() != plain:
+            raise ValueError(f"the report of {report.student} does not agree with itself")
+        return report
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""report: reports -> a table, JSON and CSV. Files are written whole or not at all, rows in a stable order."""
+"""report: reports -> a table, JSON and CSV, and back. Files are written whole or not at all, rows in a stable order.
+
+Whatever is made from results later (feedback, export, nbgrader's gradebook) starts with `read`.
+"""
 import csv
 import io
 import json
@@ -13,7 +16,31 @@ from rich.table import Table
 from .exercise import EXERCISES
 from .grade import Report, clean
 
+VERSION = 1  # of results.json
 SIGNS = {"right": "✓", "wrong": "✗", "error": "✗", "not done": "…", "missing": "–", "broken": "!"}
+
+
+class ResultsError(Exception):
+    """Results that are not there, or cannot be read. The text says what to do."""
+
+
+def read(folder: str | os.PathLike) -> list[Report]:
+    """The reports that `grade` left in its results folder, sorted by student. Raises ResultsError."""
+    path = Path(folder, "results.json")
+    again = "Grade again: python -m autograder grade PATH... --out DIR"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        version = data["version"]
+        reports = [Report.from_plain(r) for r in data["submissions"]] if version == VERSION else []
+    except FileNotFoundError:
+        raise ResultsError(f"no results in {folder}: nothing was graded yet, or it went elsewhere. {again}") from None
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ResultsError(f"{path} is damaged ({type(error).__name__}: {error}). {again}") from None
+    if version != VERSION:
+        raise ResultsError(f"{path} has version {version!r}, and this grader reads version {VERSION}. {again}")
+    return reports
 
 
 def exercises_of(reports: list[Report]) -> list[str]:
@@ -69,7 +96,8 @@ def _sum(marks: list) -> str:
 def write(reports: list[Report], folder: Path) -> tuple[Path, Path]:
     """Writes results.json and results.csv."""
     folder.mkdir(parents=True, exist_ok=True)
-    plain = json.dumps({"version": 1, "submissions": [r.to_plain() for r in reports]}, indent=1, ensure_ascii=False)
+    plain = json.dumps({"version": VERSION, "submissions": [r.to_plain() for r in reports]}, indent=1,
+                       ensure_ascii=False)
     numbers = exercises_of(reports)
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")

@@ -8,7 +8,7 @@ import pytest
 
 from autograder.course import Course, CourseError
 from autograder.grade import Grader, Mark, Report, clean
-from autograder.report import note, write
+from autograder.report import ResultsError, note, read, write
 from autograder.sandbox import Sandbox
 from autograder.submissions import Submission, find
 from autograder.transplant import Unreadable, read_notebook, recognise, transplant
@@ -223,7 +223,20 @@ def test_results_are_stable_and_safe_for_spreadsheets(tmp_path):
     assert rows[2][0] == "bob" and rows[2][-1] == "'-1 is no notebook"
     plain = json.loads((tmp_path / "results.json").read_text())
     assert plain["submissions"][0]["marks"]["90.2"]["points"] is None
+    assert read(tmp_path) == reports
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize("text, words", {
+    "none": "nothing was graded yet", "{": "is damaged", "[]": "is damaged", '{"version": 1}': "is damaged",
+    '{"version": 1, "submissions": [{"student": "ann"}]}': "is damaged",
+    '{"version": 7, "submissions": 0}': "version 7",
+}.items())
+def test_results_that_cannot_be_read_say_so(tmp_path, text, words):
+    if text != "none":
+        (tmp_path / "results.json").write_text(text)
+    with pytest.raises(ResultsError, match=words):
+        read(tmp_path)
 
 
 def test_control_characters_of_a_student_reach_no_terminal():

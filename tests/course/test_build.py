@@ -4,7 +4,8 @@ import pytest
 from nbgrader.api import Gradebook
 from traitlets.config.loader import PyFileConfigLoader
 
-from autograder.build import BuildError, main, outdated
+from autograder.__main__ import main
+from autograder.build import BuildError, outdated
 from autograder.preprocessors import HoleError, punch
 
 from .conftest import CHAPTER, POINTS, ROOT
@@ -217,7 +218,7 @@ def test_a_region_that_makes_no_hole_is_refused(source, expected):
 
 def test_the_command_says_what_is_wrong_and_fails(course, capsys):
     course.edit(CHECK, '# %% chek="2.2"')
-    assert main(["--root", str(course.root)]) == 1
+    assert main(["build", "--root", str(course.root)]) == 1
     told = capsys.readouterr().err
     assert f"02_overlap.py:{line_of(CHECK)}: unknown cell option 'chek'" in told
     assert "Nothing was changed" in told
@@ -225,7 +226,7 @@ def test_the_command_says_what_is_wrong_and_fails(course, capsys):
 
 def test_the_command_for_the_real_course_reaches_it_from_any_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["--check"]) == 0, capsys.readouterr().out
+    assert main(["build", "--check"]) == 0, capsys.readouterr().out
 
 
 def test_nbgrader_finds_the_repository_from_any_folder(tmp_path, monkeypatch):

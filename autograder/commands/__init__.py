@@ -1,0 +1,85 @@
+"""commands: one module for each verb of `python -m autograder`. Each has `add(commands)`, which declares its options
+with `command()` below, and `run(options, console, errors)`, which returns an exit code. ../__main__.py lists them.
+"""
+import argparse
+import contextlib
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from ..course import ROOT, Course
+from ..grade import Report
+from ..sandbox import Sandbox, find_sandbox, make_stage
+
+OK, FAIL, UNREADABLE, FAULT = range(4)
+EXIT_CODES = """exit codes:
+  0  grade: every submission has its marks, whatever they are. validate: the notebook passes. Others: all is well
+  1  validate: the notebook does not pass. selftest: a check is at fault. build: it failed, or is out of date
+  2  something handed in could not be read; everything else was graded. Also: a wrong command line, no results
+  3  the grader's own fault (no sandbox, no release, a check that failed): no mark was given for it
+"""
+RESULTS = ROOT / ".nbgrader" / "results"
+
+
+def command(commands, name: str, help: str, description: str, run, examples: str = "") -> argparse.ArgumentParser:
+    """A parser for one verb. `examples`: command lines, each with what it does; shown by --help."""
+    epilog = f"examples:\n{examples.strip(chr(10))}\n\n{EXIT_CODES}" if examples else EXIT_CODES
+    p = commands.add_parser(name, help=help, description=description, epilog=epilog,
+                            formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.set_defaults(run=run)
+    return p
+
+
+def checks_option(p) -> None:
+    p.add_argument("--checks", action="append", metavar="MODULE",
+                   help="module or package with checks; may be repeated (default: the course's)")
+
+
+def grading_options(p) -> None:
+    """The options of all that runs student code."""
+    p.add_argument("--timeout", type=_seconds, default=20.0, metavar="S",
+                   help="seconds of processor time for each cell and each check (default: 20), four times "
+                        "that by the clock")
+    p.add_argument("--release", default=Course().release, metavar="DIR", help="the released notebooks, by unit")
+    checks_option(p)
+    p.add_argument("--unsafe-no-sandbox", action="store_true",
+                   help="run student code with all your rights; only for notebooks that you wrote yourself")
+
+
+def results_option(p) -> None:
+    """Where `grade` has put its results, for the verbs that read them with report.read."""
+    p.add_argument("--results", type=Path, default=RESULTS, metavar="DIR",
+                   help="the folder that `grade` wrote (default: .nbgrader/results)")
+
+
+def course_of(options) -> Course:
+    """The course that the options name. A release that cannot be read is said before anything starts."""
+    course = Course(str(Path(options.release).resolve()), tuple(options.checks or Course().checks))
+    _ = course.notebooks
+    return course
+
+
+@contextlib.contextmanager
+def sandbox_of(options, errors: Console):
+    """The sandbox that the options ask for, while the block runs. Raises SandboxError."""
+    with tempfile.TemporaryDirectory(prefix="autograder-") as folder:
+        stage = make_stage(Path(folder, "course"))
+        Path(folder).chmod(0o755)
+        if options.unsafe_no_sandbox:
+            errors.print("autograder: WITHOUT A SANDBOX, student code runs with all your rights.", style="bold")
+            yield Sandbox(stage, "none")
+        else:
+            yield find_sandbox(stage)
+
+
+def exit_code(reports: list[Report]) -> int:
+    status = {r.status for r in reports}
+    return FAULT if "fault" in status else UNREADABLE if "unreadable" in status else OK
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError("a positive number of seconds")
+    return value
