@@ -6,10 +6,9 @@ import re
 import time
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from .checking import judge, limit
-from .course import Course, Notebook
+from .course import Course
 from .exercise import EXERCISES, Trial
 from .inside.answers import TimeUp
 from .inside.personal import normalise
@@ -17,7 +16,7 @@ from .remote import WALL, Clock, GraderFault, RemoteHandle, Worker, WorkerDied
 from .result import Result
 from .sandbox import Sandbox
 from .submissions import Submission
-from .transplant import Step, Unreadable, read_notebook, recognise, transplant
+from .transplant import Step, collect, transplant
 
 
 @dataclass
@@ -103,24 +102,7 @@ class Grader:
             report.status = "unreadable"
             report.warnings.append(submission.problem)
             return
-        several = len(submission.paths) > 1
-        read: dict[Notebook, tuple[Path, Any]] = {}
-        for path in map(Path, submission.paths):
-            try:
-                notebook = read_notebook(path)
-                released = recognise(notebook, self.course)
-            except Unreadable as reason:
-                report.warnings.append(f"{path.name}: {reason}" if several else str(reason))
-                continue
-            if released in read:
-                # A copy beside the notebook: the one with the released name counts, else the last.
-                other = read[released][0]
-                kept = path if path.stem == released.name or other.stem != released.name else other
-                report.warnings.append(f"{path.name} and {other.name} are the same notebook of the course; "
-                                       f"{kept.name} was graded")
-                if kept != path:
-                    continue
-            read[released] = path, notebook
+        read, report.warnings = collect(submission.paths, self.course)
         if not read:
             report.status = "unreadable"
         with _Workers(self.sandbox, more) as workers:

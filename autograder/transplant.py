@@ -81,44 +81,82 @@ def recognise(notebook: Any, course: Course) -> Notebook:
     return best
 
 
-def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]]:
-    """The steps of grading a notebook, in order, and warnings for the student."""
+def collect(paths: Iterable[str], course: Course) -> tuple[dict[Notebook, tuple[Path, Any]], list[str]]:
+    """Released notebook -> the file that is graded as it, read; and warnings for the student."""
+    paths = [Path(p) for p in paths]
+    read: dict[Notebook, tuple[Path, Any]] = {}
+    warnings = []
+    for path in paths:
+        try:
+            notebook = read_notebook(path)
+            released = recognise(notebook, course)
+        except Unreadable as reason:
+            warnings.append(f"{path.name}: {reason}" if len(paths) > 1 else str(reason))
+            continue
+        if released in read:
+            # A copy beside the notebook: the one with the released name counts, else the last.
+            other = read[released][0]
+            kept = path if path.stem == released.name or other.stem != released.name else other
+            warnings.append(f"{path.name} and {other.name} are the same notebook of the course; "
+                            f"{kept.name} was graded")
+            if kept != path:
+                continue
+        read[released] = path, notebook
+    return read, warnings
+
+
+def place(released: Notebook, notebook: Any) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:
+    """Place in our skeleton -> the student's versions of that cell; and the cells that the student added behind it."""
     ours = {i: k for k, cell in enumerate(released.cells) for i in cell_ids(cell)}
-    stubs = {k: cell.source for k, cell in enumerate(released.cells)}
-    theirs: dict[int, list[Any]] = {}  # place in the skeleton -> the student's versions of that cell
-    extra: dict[int, list[str]] = {}  # place in the skeleton -> cells that the student added behind it
-    place = -1
+    theirs: dict[int, list[Any]] = {}
+    extra: dict[int, list[Any]] = {}
+    where = -1
     for cell in notebook.cells:
         known = next((ours[i] for i in cell_ids(cell) if i in ours), None)
         if known is not None:
             theirs.setdefault(known, []).append(cell)
-            place = known
-        elif cell.cell_type == "code" and cell.source.strip():
-            extra.setdefault(place, []).append(cell.source)
+            where = known
+        elif cell.source.strip():
+            extra.setdefault(where, []).append(cell)
+    return theirs, extra
 
+
+def counted(cell: Any, versions: list[Any]) -> str | None:
+    """The student's text that counts for a released code cell; None: ours."""
+    nbgrader = cell.metadata.get("nbgrader", {})
+    if nbgrader.get("solution"):
+        # An untouched copy of the hole, left behind by copy and paste, does not undo the answer.
+        written = [v for v in versions if v.source.strip() != cell.source.strip()] or versions
+        return written[-1].source if written else None
+    code = [v.source for v in versions if v.cell_type == "code"]
+    changed = not nbgrader.get("locked") and code and code[-1].strip() != cell.source.strip()
+    return code[-1] if changed else None
+
+
+def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]]:
+    """The steps of grading a notebook, in order, and warnings for the student."""
+    theirs, extra = place(released, notebook)
     steps, warnings = _cells(extra.get(-1, [])), []
     for k, cell in enumerate(released.cells):
         nbgrader = cell.metadata.get("nbgrader", {})
         test = released.tests.get(nbgrader.get("grade_id"))
         number = released.answers.get(nbgrader.get("grade_id"), "")
-        versions = [c.source for c in theirs.get(k, [])]
+        versions = theirs.get(k, [])
         if test is not None:
             steps.append(Step(test=test))
         elif number:
-            # An untouched copy of the hole, left behind by copy and paste, does not undo the answer.
-            written = [v for v in versions if v.strip() != stubs[k].strip()] or versions
             if len(versions) > 1:
                 warnings.append(f"exercise {number}: its cell is there {len(versions)} times; the last one was graded")
             if not versions:
                 warnings.append(f"exercise {number}: its cell was deleted")
                 steps.append(Step(exercise=number))
-            elif theirs[k][-1].cell_type != "code":
+            elif versions[-1].cell_type != "code":
                 warnings.append(f"exercise {number}: its cell is no code cell any more; it was run as one")
-            steps += [Step(source, number) for source in written[-1:]]
+            if versions:
+                steps.append(Step(counted(cell, versions), number))
         elif cell.cell_type == "code":
-            code = not nbgrader.get("locked") and [c.source for c in theirs.get(k, []) if c.cell_type == "code"]
-            changed = bool(code) and code[-1].strip() != cell.source.strip()
-            steps += [Step(code[-1] if changed else cell.source, ours=not changed)]
+            changed = counted(cell, versions)
+            steps.append(Step(cell.source if changed is None else changed, ours=changed is None))
         steps += _cells(extra.get(k, []))
     # Nothing after the last test can change a mark.
     last = max((i for i, s in enumerate(steps) if s.test), default=-1)
@@ -165,5 +203,5 @@ def _bound(source: str) -> set[str] | None:
     return names
 
 
-def _cells(sources: Iterable[str]) -> list[Step]:
-    return [Step(s) for s in sources if s.strip()]
+def _cells(cells: Iterable[Any]) -> list[Step]:
+    return [Step(c.source) for c in cells if c.cell_type == "code"]

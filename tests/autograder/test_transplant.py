@@ -245,6 +245,6 @@ def test_control_characters_of_a_student_reach_no_terminal():
 
 
 def test_a_bug_in_the_grader_is_a_fault_and_no_mark(course, save, monkeypatch):
-    monkeypatch.setattr("autograder.grade.read_notebook", lambda path: 1 / 0)
+    monkeypatch.setattr("autograder.transplant.read_notebook", lambda path: 1 / 0)
     report = Grader(course, Sandbox("", "none")).grade(Submission("ann", (str(save("x", "a.ipynb")),)))
     assert report.status == "fault" and report.points is None and "ZeroDivisionError" in report.warnings[0]
