@@ -23,7 +23,8 @@ from .refs import Cell, Ref, TracedMemory
 from .slips import SLIPS, said_plainly
 
 _position = contextvars.ContextVar("grid position of the running kernel", default=None)
-_handed_on = contextvars.ContextVar("memories whose `.value` a branch or a loop has to hand on", default=())
+_handed_on = contextvars.ContextVar("memories whose `.value` a branch or a loop has to hand on; are they all that "
+                                    "the kernel can write?", default=((), False))
 
 
 class NeedsStepping(Exception):
@@ -68,8 +69,17 @@ def when(condition):
             if condition:
                 f()
         else:
-            _with_values(lambda run, values: lax.cond(condition, lambda v: run(v, f), lambda v: (v, None), values)[0])
+            _with_values(partial(_branch, condition, f))
     return decide
+
+
+def _branch(condition, f, run, values):
+    # A branch that only moves data is chosen afterwards: XLA fuses the choice with its neighbours, and under jax.vmap
+    # a lax.cond would move its axis to the front.
+    if _handed_on.get()[1] and not count_work(jax.make_jaxpr(lambda v: run(v, f)[0])(values).jaxpr):
+        after, _ = run(values, f)
+        return [old if new is old else jnp.where(condition, new, old) for new, old in zip(after, values, strict=True)]
+    return lax.cond(condition, lambda v: run(v, f), lambda v: (v, None), values)[0]
 
 
 def _with_values(branch):
@@ -77,7 +87,7 @@ def _with_values(branch):
 
     `branch(run, values)` returns the values in the end; `run(values, f)` is (what f leaves of them, what f returns).
     """
-    memories = _handed_on.get()
+    memories, _ = _handed_on.get()
 
     def put(values):
         for memory, value in zip(memories, values, strict=True):
@@ -91,9 +101,12 @@ def _with_values(branch):
 
 
 @contextlib.contextmanager
-def handing_on(memories):
-    """Inside, what a kernel writes to these memories under `when` and `loop` is a value that they hand on."""
-    token = _handed_on.set(tuple(memories))
+def handing_on(memories, alone=False):
+    """Inside, what a kernel writes to these memories under `when` and `loop` is a value that they hand on.
+
+    `alone`: it writes nothing else, so a branch may be run whether it is taken or not.
+    """
+    token = _handed_on.set((tuple(memories), alone))
     try:
         yield
     finally:
@@ -173,7 +186,7 @@ class Body:
                 # Refs that live in here only: with jax.new_ref, JAX could not vmap what is outside (engines/xla.py).
                 return run_state(run)((values, flags))
             cells = [*map(Cell, values)], [*map(Cell, flags)]
-            with handing_on([*cells[0], *cells[1]]):
+            with handing_on([*cells[0], *cells[1]], alone=True):
                 run(cells)
             return tuple([c.value for c in part] for part in cells)
 
@@ -201,14 +214,16 @@ class Body:
     @cached_property
     def straight(self) -> bool:
         """Is a step a function of its blocks that JAX can vmap, without side effects and decisions by what it reads?"""
-        many = jax.vmap(partial(self.apply, through_refs=False), (None, 0))
-        like = [jax.ShapeDtypeStruct((2, *shape), dtype) for _, shape, dtype in self.avals]
+        def traced(f, *batch):
+            ids = [jax.ShapeDtypeStruct((), jnp.int32)] * len(self.grid)
+            return jax.make_jaxpr(f)(ids, [jax.ShapeDtypeStruct((*batch, *shape), d) for _, shape, d in self.avals])
+        step = partial(self.apply, through_refs=False)
         with contextlib.suppress(jax.errors.UnexpectedTracerError, NotImplementedError):
-            many = jax.make_jaxpr(many)([jax.ShapeDtypeStruct((), jnp.int32)] * len(self.grid), like)
+            one, many = traced(step), traced(jax.vmap(step, (None, 0)), 2)
             # Refs written in a lax.cond or a loop of the kernel's own leave a tracer behind, which is a constant here.
             # A branch by what the kernel reads is a choice by now, both sides computed.
             left = any(isinstance(c, jax.core.Tracer) for c in many.consts) or self.jaxpr.effects
-            return not (left or count(many.jaxpr, "cond") < count(self.jaxpr, "cond") or count(many.jaxpr, "while"))
+            return not (left or count(many.jaxpr, "cond") < count(one.jaxpr, "cond") or count(many.jaxpr, "while"))
         return False
 
     def at(self, indices) -> "Body":

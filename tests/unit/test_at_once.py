@@ -70,6 +70,10 @@ def test_a_matmul_takes_all_its_columns_at_once():
     assert both(matmul, *MATRICES) == (4, 1)
 
 
+def test_and_chooses_where_to_start_without_a_branch():
+    assert "conditional" not in jax.jit(matmul()).lower(*MATRICES).compile().as_text()
+
+
 def test_and_under_vmap():
     batch = [jnp.stack([m, 2 * m]) for m in MATRICES]
     with at_most(0) as found:
@@ -153,6 +157,14 @@ def decides_by_what_it_reads(x_ref, o_ref):
         o_ref[...] = -x_ref[...]
 
 
+def picks_a_row_by_what_it_reads(x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+    @pl.when(x_ref[0, 0] > 0)
+    def _():
+        o_ref[0, :] = x_ref[1, :]
+
+
 def loops_until(x_ref, o_ref):
     o_ref[...] = lax.while_loop(lambda v: (v < 9).any(), lambda v: v + 1, x_ref[...])
 
@@ -190,7 +202,7 @@ def in_a_loop(x_ref, o_ref):
         o_ref[0, :] += i
 
 
-@pytest.mark.parametrize("kernel", [double, in_a_loop], ids=lambda k: k.__name__)
+@pytest.mark.parametrize("kernel", [double, in_a_loop, picks_a_row_by_what_it_reads], ids=lambda k: k.__name__)
 def test_blocks_side_by_side_run_at_once(kernel):
     assert both(doubled(kernel), numbers(8, 8)) == (4, 0)
 
