@@ -21,13 +21,18 @@ from .transplant import Step, collect, transplant
 
 @dataclass
 class Mark:
-    """One exercise of one submission. `points` is None where the grader failed: that is no mark."""
+    """One exercise of one submission. `points` is None where the grader failed: that is no mark.
+
+    `message` and `details` are those of the hidden trial that failed. `visible`: what the notebook's own check says of
+    the same answer, its message among it; {} if it passes there, None if it was not asked. Students get to see that.
+    """
 
     points: float | None
     max_points: float
     verdict: str  # as Result's, or "missing": no notebook with this exercise was handed in
     message: str = ""
     details: dict[str, str] = field(default_factory=dict)
+    visible: dict[str, str] | None = None
 
 
 @dataclass
@@ -227,23 +232,48 @@ class _Run:
         except TimeUp:
             self.worker.close()
             return Mark(None, test.points, "broken", f"the check of exercise {test.number} did not end")
-        return self._mark(result, test)
+        failed = trial.hidden and result.verdict in ("wrong", "error")
+        return self._mark(result, test, self._seen(test, student, clock) if failed else None)
 
-    def _mark(self, result: Result, test) -> Mark:
+    def _seen(self, test, student: str, clock: Clock) -> Result | None:
+        """What the notebook's check says of an answer that failed a hidden trial; None if nothing is left of it."""
+        if self._lost():
+            return None
+        try:
+            with limit(2 * WALL * self.grader.timeout):
+                result = judge(EXERCISES[test.number], RemoteHandle(self.worker, test.expression, clock),
+                               Trial(test.number, student=student))
+        except TimeUp:
+            self.worker.close()
+            return None
+        return result if result.verdict in ("right", "wrong", "error") else None
+
+    def _mark(self, result: Result, test, seen: Result | None) -> Mark:
         kind, body = self.failed.get(test.number, ("", {}))
         if result.verdict == "error" and kind:  # "name 'split' is not defined" is the consequence, not the cause
             if kind == "not done":
                 return Mark(0.0, test.points, "not done", f"Exercise {test.number} is not done yet.")
             if kind == "missing":
                 return Mark(0.0, test.points, "missing", "its cell is not in the notebook")
-            text = ": ".join(str(body[k]) for k in ("kind", "message") if body.get(k))
-            return Mark(0.0, test.points, "error", clean(text), {"your line": clean(str(body.get("line", "")))})
-        details = {label: clean(text) for label, text in result.facts()}
-        if result.schedule is not None:
-            details["schedule"] = clean(result.table())
-        if result.nudge:
-            details["nudge"] = clean(result.nudge)
-        return Mark(result.points, test.points, result.verdict, clean(result.message), details)
+            text = clean(": ".join(str(body[k]) for k in ("kind", "message") if body.get(k)))
+            details = {"your line": clean(str(body.get("line", "")))}
+            return Mark(0.0, test.points, "error", text, details, {"message": text, **details})
+        visible = None
+        if seen is not None:
+            visible = {} if seen.verdict == "right" else {"message": clean(seen.message), **_details(seen)}
+        return Mark(result.points, test.points, result.verdict, clean(result.message), _details(result), visible)
+
+
+def _details(result: Result) -> dict[str, str]:
+    """What is known beside the message. "timeline" is for feedback.py to draw, all else is to be read."""
+    details = {label: clean(text) for label, text in result.facts()}
+    if result.schedule is not None:
+        details["schedule"] = clean(result.table())
+        if len(drawing := result.drawing()) <= 20_000:
+            details["timeline"] = drawing
+    if result.nudge:
+        details["nudge"] = clean(result.nudge)
+    return details
 
 
 def clean(text: str, most: int = 20_000) -> str:

@@ -142,6 +142,6 @@ def print_lines(report: Report, console: Console) -> None:
         console.print(f"{SIGNS[m.verdict]} {number} {EXERCISES[number].title}: {points} of {m.max_points:g} points"
                       f"  {m.message if m.verdict != 'right' else ''}".rstrip(), markup=False, highlight=False)
         for label, text in m.details.items():
-            if text:
+            if text and label != "timeline":
                 text = text if "\n" not in text else "\n" + text
                 console.print(f"    {label}: {text}".replace("\n", "\n      "), markup=False, highlight=False)

@@ -5,6 +5,7 @@ In: what checking.py found. Colour is never alone: each verdict has a sign and a
 import base64
 import html
 import io
+import json
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,27 +117,62 @@ class Result:
                 f'role="status" style="border-left:4px solid {colour};padding:6px 12px;margin:4px 0;max-width:900px;'
                 'color:var(--jp-ui-font-color1,inherit)">' + "".join(parts) + "</div>")
 
+    def drawing(self) -> str:
+        """The timeline as JSON, for `draw` to make the picture of later and elsewhere; empty if there is none."""
+        try:
+            t = self._timeline()
+            machine = {name: getattr(t.machine, name) for name in MACHINE}
+            return json.dumps({"schedule": t.schedule.to_plain(), "machine": machine, "step_seconds": t.step_seconds,
+                               "hazards": [[h.kind, h.events] for h in self.hazards]}, separators=(",", ":"))
+        except Exception:  # a picture is an extra
+            return ""
+
     def picture(self) -> str:
         """The timeline as an SVG image, wrong spots marked; nothing if it cannot be drawn (a picture is an extra)."""
         try:
-            import matplotlib
-
-            import pallas_lite
-            from pallas_lite.timeline import unit_of
-            t = self.timeline or pallas_lite.timeline(self.schedule)
-            unit, name = unit_of(t.total)
-            # No bound here, as in pallas_lite.show: the largest of the bounds need not be what holds a loop up.
-            title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
-            with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": self.exercise}):
-                ax = pallas_lite.plot_timeline(t, hazards=self.hazards, title=title)
-                out = io.BytesIO()
-                ax.figure.savefig(out, format="svg", metadata={"Date": None}, facecolor="white")
+            return _image(self._timeline(), self.hazards, self.exercise)
         except Exception:
             return ""
-        # As an image: the style sheet inside an inline SVG would reach the whole page.
-        data = base64.b64encode(out.getvalue()).decode()
-        return ('<img style="margin-top:8px;border-radius:4px;max-width:100%" '
-                f'alt="Timeline. {html.escape(title)}" src="data:image/svg+xml;base64,{data}">')
+
+    def _timeline(self):
+        import pallas_lite
+        return self.timeline or pallas_lite.timeline(self.schedule)
+
+
+# What a timeline takes of a machine, once the seconds of a step are known.
+MACHINE = ("name", "alpha", "beta", "flops", "matmul_flops", "sram_bytes", "duplex")
+
+
+def draw(drawing: str) -> str:
+    """The picture of what `Result.drawing` packed; nothing if it cannot be drawn."""
+    try:
+        import pallas_lite
+        data = json.loads(drawing)
+        t = pallas_lite.timeline(pallas_lite.Schedule.from_plain(data["schedule"]),
+                                 pallas_lite.hardware.Machine(**{name: data["machine"][name] for name in MACHINE}),
+                                 step_seconds=data["step_seconds"])
+        hazards = [pallas_lite.Hazard(kind, "", "", "", -1, -1, tuple(events)) for kind, events in data["hazards"]]
+        return _image(t, hazards, "draw")
+    except Exception:
+        return ""
+
+
+def _image(t, hazards: list, salt: str) -> str:
+    import matplotlib
+
+    import pallas_lite
+    from pallas_lite.timeline import unit_of
+    unit, name = unit_of(t.total)
+    # No bound here, as in pallas_lite.show: the largest of the bounds need not be what holds a loop up.
+    title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
+        ax = pallas_lite.plot_timeline(t, hazards=hazards, title=title)
+        out = io.BytesIO()
+        ax.figure.savefig(out, format="svg", metadata={"Date": None}, facecolor="white")
+    # As an image: the style sheet inside an inline SVG would reach the whole page.
+    data = base64.b64encode(out.getvalue()).decode()
+    return ('<img style="margin-top:8px;border-radius:4px;max-width:100%" '
+            f'alt="Timeline. {html.escape(title)}" src="data:image/svg+xml;base64,{data}">')
 
 
 def _code(label, text):
