@@ -96,10 +96,13 @@ class Call:
             return self._trace(scalars, *jax.tree.flatten(rest)).run(jax.tree.leaves(arrays))
         traced = self.trace(*arrays)
         observers = _observers.get()
+        flat = jax.tree.leaves(arrays)
         for calls in observers:
             calls.append(traced)
+            calls.operands.append(flat)
             calls.results.append(None)
-        result = traced.run(jax.tree.leaves(arrays))
+        only_look = any(not calls.run for calls in observers) and not any(isinstance(a, jax.core.Tracer) for a in flat)
+        result = traced.zeros() if only_look else traced.run(flat)
         for calls in observers:
             calls.results[-1] = jax.tree.leaves(result)
         return result
@@ -196,16 +199,19 @@ class Call:
 
 
 class Calls(list):
-    """Traces, in the order of the calls. `results` has the outputs of each; None for a call that did not end."""
+    """Traces, in the order of the calls. `operands`, `results`: what each took and gave; None if it did not end."""
 
-    def __init__(self):
-        self.results = []
+    def __init__(self, run: bool):
+        self.run, self.operands, self.results = run, [], []
 
 
 @contextlib.contextmanager
-def observe_calls():
-    """Collects the trace of every pallas_call made inside.  with observe_calls() as calls: f(x)"""
-    calls = Calls()
+def observe_calls(run: bool = True):
+    """Collects the trace of every pallas_call made inside.  with observe_calls() as calls: f(x)
+
+    With `run=False` calls outside of jax.jit give zeros instead of running.
+    """
+    calls = Calls(run)
     token = _observers.set((*_observers.get(), calls))
     try:
         yield calls

@@ -14,7 +14,7 @@ from pallas_lite import cdiv
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..handle import Handle, KernelCall, KernelRun
 from ..predict import Asked, predict
-from .kernels import how_cut, insist_values, random_array, run, schedule_of, sizes, the_call
+from .kernels import how_cut, insist_made_by, insist_values, random_array, run, schedule_of, sizes, the_call
 
 
 @exercise("4.1", "The number of a step", points=1)
@@ -34,6 +34,7 @@ def step_numbers(answer: Handle, trial: Trial) -> None:
             at = tuple(map(int, bad[0]))
             raise Wrong(f"Step {right[at]}, whose grid index is {at}, gives itself another number.", case=case,
                         got=f"{got[at]}", expected=f"{right[at]}", nudge=_step_slip(got, grid))
+        insist_made_by(call, 0, right, case)
 
 
 def _step_slip(got: np.ndarray, grid: tuple[int, int, int]) -> str:

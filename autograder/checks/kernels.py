@@ -189,12 +189,15 @@ def _at(out: KernelOperand, at: tuple[int, ...], result: np.ndarray) -> str:
 def insist_made_by(call: KernelCall, which: int, expected: np.ndarray, case: str, rtol: float = 1e-5,
                    atol: float = 1e-5) -> None:
     """The call itself made these values: they did not come from plain jnp beside it, before it or after it."""
-    if len(call.results) <= which:
-        return  # unknown, under jit
+    if not call.replayed:
+        raise Wrong("The values that you return are right, but your pallas_call cannot be followed step by step.",
+                    case=case, got=f"{call.steps} steps", nudge="The kernel should read and write its refs only, and "
+                    "leave the copies to the pipeline; and no more steps than the task needs.")
     made = call.results[which]
     if made.shape != expected.shape or not np.allclose(made.astype(np.float64), expected, rtol, atol):
         raise Wrong("The values that you return are right, but the pallas_call did not make them.", case=case,
-                    nudge="All of the work belongs into the kernel; return what the call gives.")
+                    nudge="All of the work belongs into the kernel: give the call the arrays as they came, and return what "
+                          "it gives.")
 
 
 def sizes(x: KernelOperand) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ from typing import Any
 
 from . import wire
 
+MOST_CALLS = 20  # of one function: these are told, the others counted
+
 
 class TimeUp(BaseException):
     """The time limit of a check in a notebook. Not an Exception, so that a learner's `except Exception` lets it by."""
@@ -52,17 +54,20 @@ def _schedule(target, steps, depth, cost):
     return pallas_lite.record(target, steps, depth=depth, **cost).to_plain()
 
 
-def _kernel(target, *arrays):
+def _on_jax(arrays):
     import jax.numpy as jnp
     import numpy as np
-
-    import pallas_lite
     # Block sizes and the like stay plain numbers.
-    arrays = [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in arrays]
+    return [jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in arrays]
+
+
+def _kernel(target, *arrays):
+    import pallas_lite
     with pallas_lite.observe_calls() as calls:
-        result = target(*arrays)
+        result = target(*_on_jax(arrays))
     # A kernel that is called a thousand times has said enough.
-    told = [c.to_plain() | {"results": _small(outputs)} for c, outputs in zip(calls[:20], calls.results, strict=False)]
+    told = [c.to_plain() | {"results": _small(outputs)}
+            for c, outputs in zip(calls[:MOST_CALLS], calls.results, strict=False)]
     return {"result": result, "calls": told, "made": len(calls)}
 
 
@@ -72,6 +77,74 @@ def _small(outputs):
     import numpy as np
     known = outputs and all(isinstance(a, jax.Array) and not isinstance(a, jax.core.Tracer) for a in outputs)
     return [np.asarray(a) for a in outputs] if known and sum(a.nbytes for a in outputs) < 2**20 else []
+
+
+_planned: list = []  # the calls of the last plan: "body" runs their kernels
+
+
+def _plan(target, *arrays):
+    """What the pallas_calls of a function ask for, where their operands come from, and what it returns of them.
+
+    Nothing runs. `manual`: some kernel starts copies of its own, so it cannot be asked for one step.
+    """
+    import jax
+
+    import pallas_lite
+    given = _on_jax(arrays)
+    with pallas_lite.observe_calls(run=False) as calls:
+        result = target(*given)
+    _planned[:] = calls[:MOST_CALLS]
+    if any(c.manual for c in _planned):
+        return {"manual": True}
+    leaves = list(result) if type(result) in (tuple, list) else [result]
+    places = [_place(a, calls.results) for a in leaves if isinstance(a, jax.Array)]
+    known = leaves and len(places) == len(leaves) and None not in places
+    return {"calls": [_told(c, took, given, calls.results[:k]) for k, (c, took) in
+                      enumerate(zip(_planned, calls.operands, strict=False))],
+            "made": len(calls), "gives": places if known else None, "several": type(result) in (tuple, list)}
+
+
+def _told(call, took, given, results):
+    """One call as plain data, with all that it takes to go through its steps elsewhere."""
+    import numpy as np
+    homes = {x.array: i for i, x in enumerate(call.operands) if not x.is_output}
+    more = [{"shares": homes.get(x.array) if x.is_output else None,
+             "starts": None if x.starts is None else [list(s) for s in x.starts]} for x in call.operands]
+    told, given = call.to_plain(), list(given)
+    return told | {"operands": [a | b for a, b in zip(told["operands"], more, strict=True)],
+                   "takes": [_source(a, given, results) for a in took[len(call.scalars):]],
+                   "extras": [{"value": e} if isinstance(e, np.ndarray) else {"shape": list(e.shape),
+                              "dtype": str(np.dtype(e.dtype))} for e in call.extras]}
+
+
+def _place(array, results):
+    """Which output of which call an array is: (call, output)."""
+    return next(((k, j) for k, outs in enumerate(results) for j, out in enumerate(outs or ()) if array is out), None)
+
+
+def _source(array, given, results):
+    """Where an operand comes from: ("given", i), ("made", call, output), or its value. A given array serves once."""
+    import jax
+    import numpy as np
+    if place := _place(array, results):
+        return ("made", *place)
+    unknown = isinstance(array, jax.core.Tracer)  # under jit: the first of its shape
+
+    def same(a):
+        return a is array or isinstance(a, jax.Array) and (a.shape, a.dtype) == (array.shape, array.dtype) and \
+            (unknown or np.array_equal(a, array))
+    found = next((i for i, a in enumerate(given) if same(a)), None)
+    if found is None:
+        return None if unknown else ("value", np.asarray(array))
+    if unknown:
+        given[found] = None
+    return "given", found
+
+
+def _body(target, call, step, values):
+    """One step of a call of the last plan, on the values of its refs: (number, new value) of each that changed."""
+    new = _planned[call].body.step(step, values)
+    return [(i, a) for i, (a, before) in enumerate(zip(new, values, strict=True)) if a is not before]
 
 
 def _pipeline(target, grid, kernel, into, out, blocks):
@@ -97,7 +170,8 @@ def _pipeline(target, grid, kernel, into, out, blocks):
     return {"schedule": schedule.to_plain(), "values": values}
 
 
-OPS = {"value": _value, "call": _call, "schedule": _schedule, "kernel": _kernel, "pipeline": _pipeline}
+OPS = {"value": _value, "call": _call, "schedule": _schedule, "kernel": _kernel, "plan": _plan, "body": _body,
+       "pipeline": _pipeline}
 
 
 def _has_hole(target, depth=0):

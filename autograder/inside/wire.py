@@ -112,7 +112,7 @@ def decode(read) -> tuple[str, Any]:
         for dtype, shape in shapes:
             if dtype not in DTYPES or len(shape) > 8 or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
                 raise ValueError
-            dtype = _dtype(dtype)
+            dtype = dtype_of(dtype)
             total += math.prod(shape) * dtype.itemsize
             sizes.append((dtype, tuple(shape)))
         if total > MOST_BYTES:
@@ -131,7 +131,7 @@ def decode(read) -> tuple[str, Any]:
         raise WireError("nested too deeply") from None
 
 
-def _dtype(name: str) -> np.dtype:
+def dtype_of(name: str) -> np.dtype:
     if name == "bfloat16":
         import ml_dtypes  # jax brings it; NumPy alone does not know the type
         return np.dtype(ml_dtypes.bfloat16)
