@@ -196,8 +196,8 @@ def insist_made_by(call: KernelCall, which: int, expected: np.ndarray, case: str
     made = call.results[which]
     if made.shape != expected.shape or not np.allclose(made.astype(np.float64), expected, rtol, atol):
         raise Wrong("The values that you return are right, but the pallas_call did not make them.", case=case,
-                    nudge="All of the work belongs into the kernel: give the call the arrays as they came, and return what "
-                          "it gives.")
+                    nudge="All of the work belongs into the kernel: give the call the arrays as they came, and return "
+                          "what it gives.")
 
 
 def sizes(x: KernelOperand) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ def test_plain_data_survives_the_wire(value):
 @pytest.mark.parametrize("dtype", sorted(wire.DTYPES))
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
 def test_arrays_survive_the_wire(dtype, shape):
-    array = np.ones(shape, wire._dtype(dtype))
+    array = np.ones(shape, wire.dtype_of(dtype))
     _, back = wire.decode(reader(wire.encode("ok", [array])))
     assert back[0].dtype == array.dtype and back[0].shape == shape and (back[0] == array).all()
 
