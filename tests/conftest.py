@@ -1,4 +1,4 @@
-"""Shared fixtures: `chromium` for browser tests, `golden` for texts that are kept in tests/golden/."""
+"""Shared fixtures: `chromium` for browser tests, `golden` and `golden_image` for what is kept in tests/golden/."""
 
 import difflib
 import os
@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 # With libtpu installed, jax would look for a TPU. Processes that tests start inherit this.
@@ -35,6 +36,10 @@ def chromium():
     return require(browser, "chromium"), require(shutil.which("chromedriver"), "chromedriver (Debian: chromium-driver)")
 
 
+def how_to_update(request):
+    return f"make test ARGS='--update-golden \"{request.node.nodeid}\"'"
+
+
 @pytest.fixture
 def golden(request):
     """golden(name, text): text must equal tests/golden/NAME.txt; --update-golden writes it."""
@@ -49,7 +54,35 @@ def golden(request):
         kept = path.read_text(encoding="utf-8") if path.exists() else ""
         if kept != text:
             diff = difflib.unified_diff(kept.splitlines(), text.splitlines(), f"golden/{name}.txt", "now", lineterm="")
-            command = f"make test ARGS='--update-golden \"{request.node.nodeid}\"'"
-            pytest.fail("\n".join([*diff, "", "If the new text is right:  " + command]), pytrace=False)
+            pytest.fail("\n".join([*diff, "", "If the new text is right:  " + how_to_update(request)]), pytrace=False)
+
+    return check
+
+
+ALIKE = 1 / 2000  # of the pixels may differ by more than an eighth: edges that another machine rounds otherwise
+
+
+def unlike(one, other):
+    """The part of the pixels in which two pictures, read from these files, differ by more than an eighth."""
+    from matplotlib.image import imread
+    a, b = (imread(path)[..., :3] for path in (one, other))
+    return float((np.abs(a - b).max(-1) > 1 / 8).mean()) if a.shape == b.shape else 1.0
+
+
+@pytest.fixture
+def golden_image(request, tmp_path):
+    """golden_image(name, ax): its figure must look like tests/golden/NAME.png; --update-golden writes it."""
+
+    def check(name, ax):
+        path, now = GOLDEN / f"{name}.png", tmp_path / f"{name}.png"
+        ax.figure.savefig(now, dpi=60, metadata={"Software": None})
+        if request.config.getoption("--update-golden"):
+            if not path.exists() or unlike(path, now):  # so that an update changes only what changed
+                shutil.copy(now, path)
+            return
+        part = unlike(path, now) if path.exists() else 1.0
+        if part > ALIKE:
+            pytest.fail(f"{part:.2%} of the pixels of golden/{name}.png differ. Compare it with {now}.\n\n"
+                        f"If the new picture is right:  {how_to_update(request)}", pytrace=False)
 
     return check

@@ -1,7 +1,7 @@
 """plot: pictures, one file each. Every function takes data and an `ax`, draws what they say, and returns the `ax`."""
 from .grid import plot_grid as plot_grid
+from .look import PALETTE as PALETTE
 from .roofline import plot_roofline as plot_roofline
 from .slots import plot_slots as plot_slots
 from .sweep import plot_sweep as plot_sweep
-from .timeline import PALETTE as PALETTE
 from .timeline import plot_timeline as plot_timeline

@@ -11,12 +11,12 @@ from matplotlib.patches import Patch
 
 from ..errors import SpecError, expect
 from ..schedule import OperandInfo, Schedule, origin
-from .timeline import PALETTE
+from .look import AMBER, BLUE, ON_COLOUR, RUST, ink_of
 
-BLUE, ORANGE, _, YELLOW = PALETTE
 # Hatches tell the kinds apart where colours do not: in print, and for colour-blind readers.
-KINDS = {"not visited": ("#ffffff", "////"), "copied once": (BLUE, ""), "kept for several steps": (YELLOW, "--"),
-         "copied again": (ORANGE, "..")}
+KINDS = {"not visited": ("none", "////"), "copied once": (BLUE, ""), "kept for several steps": (AMBER, "--"),
+         "copied again": (RUST, "..")}
+EDGE = "#444444"  # and hatches
 PAST = "past the edge: not copied"
 NUMBERED = 100  # blocks: with more of them, step numbers would be too small to read
 
@@ -56,7 +56,10 @@ def plot_grid(what, operand: str, step: int | None = None, ax: Axes | None = Non
         ax = Figure(figsize=sheets.size(), layout="constrained").add_subplot()
     lit = next((v for v in visits if step is not None and v.first <= step <= v.last), None)
     _draw(ax, sheets, visits, lit)
-    ax.set_title(_title(what, schedule, x, visits, step, lit), fontsize=10, loc="left")
+    title = _title(what, schedule, x, visits, step, lit)
+    if len(title) > 14.5 * _inches(ax):
+        title = title.replace(": ", ":\n")
+    ax.set_title(title, fontsize=10, loc="left")
     return ax
 
 
@@ -114,6 +117,11 @@ class Sheets:
         return width, width * ratio + 1.1
 
 
+def _inches(ax: Axes) -> float:
+    """How wide the axes are, in inches, before any layout."""
+    return ax.bbox.width / ax.figure.dpi
+
+
 def _box(x: float, y: float, width: float, height: float) -> np.ndarray:
     return np.array([(x, y), (x + width, y), (x + width, y + height), (x, y + height)])
 
@@ -127,27 +135,30 @@ def _kinds(visits: list[Visit]) -> dict[tuple[int, ...], str]:
 
 
 def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> None:
-    kinds, blocks = _kinds(visits), sheets.blocks()
+    kinds, blocks, ink = _kinds(visits), sheets.blocks(), ink_of(ax)
     present = [kind for kind in KINDS if any(kinds.get(b, "not visited") == kind for b in blocks)]
     for kind in present:  # a collection for each kind: an explorer redraws at every step
         color, hatch = KINDS[kind]
         boxes = [sheets.box(b) for b in blocks if kinds.get(b, "not visited") == kind]
-        ax.add_collection(PolyCollection(boxes, facecolors=color, edgecolors="#888888", hatch=hatch, linewidths=0.6,
-                                         alpha=0.6 if lit else 1), autolim=False)
+        edge = ink.soft if color == "none" else EDGE
+        ax.add_collection(PolyCollection(boxes, facecolors=color, edgecolors=edge, hatch=hatch, alpha=0.6 if lit else 1,
+                                         linewidths=min(0.6, 60 / len(blocks))), autolim=False)
     past = sheets.past_edge()
-    ax.add_collection(PolyCollection(past, facecolors="#ffffff", alpha=0.7), autolim=False)
-    ax.add_collection(PolyCollection(sheets.frames(), facecolors="none", edgecolors="#111111", linewidths=2),
+    ax.add_collection(PolyCollection(past, facecolors=ink.paper, alpha=0.7), autolim=False)
+    ax.add_collection(PolyCollection(sheets.frames(), facecolors="none", edgecolors=ink.strong, linewidths=2),
                       autolim=False)
     if lit:
         ax.add_collection(PolyCollection([sheets.box(lit.block)], facecolors=KINDS[kinds[lit.block]][0],
-                                         edgecolors="#111111", linewidths=4), autolim=False)
+                                         edgecolors=ink.strong, linewidths=4), autolim=False)
     centres = {b: sheets.box(b).mean(0) for b in kinds}
-    ax.plot(*np.array([centres[v.block] for v in visits]).reshape(-1, 2).T, color="#333333", lw=0.8, alpha=0.6)
+    ax.plot(*np.array([centres[v.block] for v in visits]).reshape(-1, 2).T, color=ink.strong, lw=0.8, alpha=0.6)
     if len(blocks) <= NUMBERED:
-        room = 85 * (1, *sheets.x.block_shape)[-1] / sheets.extent[0]  # letters that fit into a block
+        # Letters that fit into a block.
+        room = 12 * _inches(ax) * (1, *sheets.x.block_shape)[-1] / sheets.extent[0]
         _number(ax, centres, visits, lit, room)
     _frame(ax, sheets)
-    keys = [Patch(facecolor=KINDS[k][0], hatch=KINDS[k][1], edgecolor="#888888", label=k) for k in present]
+    keys = [Patch(facecolor=color, hatch=hatch, edgecolor=ink.soft if color == "none" else EDGE, label=kind)
+            for kind in present for color, hatch in [KINDS[kind]]]
     keys += [Patch(facecolor=BLUE, alpha=0.3, label=PAST)] if past else []
     ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(0, -0.02), ncols=4, fontsize=9, frameon=False,
               borderaxespad=0.2)
@@ -159,11 +170,12 @@ def _number(ax: Axes, centres, visits: list[Visit], lit: Visit | None, room: flo
     for v in visits:
         texts.setdefault(v.block, []).append(str(v))
     for block, steps in texts.items():
-        fit = max([n for n in range(1, len(steps) + 1) if len(", ".join(steps[:n])) + 3 <= room], default=1)
+        fit = max([n for n in range(1, len(steps) + 1) if len(", ".join(steps[:n])) + 3 * (n < len(steps)) <= room],
+                  default=1)
         text = ", ".join(steps[:fit]) + ", …" * (len(steps) > fit)
         on = lit is not None and block == lit.block
-        ax.text(*centres[block], text, ha="center", va="center", fontsize=9, color="#ffffff" if on else "#111111",
-                bbox={"boxstyle": "round,pad=0.15", "fc": "#111111" if on else "#ffffff", "ec": "none"})
+        ax.text(*centres[block], text, ha="center", va="center", fontsize=9, color="#ffffff" if on else ON_COLOUR,
+                bbox={"boxstyle": "round,pad=0.15", "fc": ON_COLOUR if on else "#ffffff", "ec": "none"})
 
 
 def _frame(ax: Axes, sheets: Sheets) -> None:

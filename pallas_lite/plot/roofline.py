@@ -13,11 +13,11 @@ from ..errors import SpecError, expect
 from ..hardware import Machine
 from ..schedule import Schedule
 from ..timeline import Timeline, timeline
-from .timeline import PALETTE
+from .look import ON_COLOUR, PALETTE, ink_of
 
 Kernel = Schedule | Timeline | float | tuple[float, str, str]
 ROOFS = ("vector", "float32"), ("matrix", "bfloat16")  # always drawn
-COLORS = {"vector": "#0072B2", "matrix": "#A34A00"}  # dark enough for text on white
+COLORS = {"vector": ("#0072B2", "#7CC4F2"), "matrix": ("#A34A00", "#F2A26B")}  # for text on a light page, on a dark one
 WHAT = ("a kernel is a schedule, a timeline, an intensity in operations per byte, or (intensity, unit, dtype), such as "
         '(170.0, "matrix", "bfloat16")')
 
@@ -35,6 +35,7 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
     expect(Machine, machine, "plot_roofline takes a machine: one of pl.hardware, such as pl.hardware.TPU_V5E")
     if ax is None:
         ax = Figure(figsize=(9, 3.6), layout="constrained").add_subplot()
+    ink = ink_of(ax)
     slope = machine.beta * (2 if machine.duplex else 1)
     dots = {name: _dot(name, kernel, machine, slope) for name, kernel in kernels.items()}
     roofs = list(dict.fromkeys([*ROOFS, *(roof for *_, used in dots.values() for roof in used)]))
@@ -43,27 +44,35 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
     left, right = min(found) / 4, max(found) * 60
     ax.set(xscale="log", yscale="log", xlim=(left, right))
     ax.set_ylim(min(left * slope, *(y for _, y, *_ in dots.values()), math.inf) / 2, max(corners.values()) * slope * 4)
-    ax.plot([left, max(corners.values())], [left * slope, max(corners.values()) * slope], color="#222222", lw=2)
-    for roof, corner in corners.items():
-        color, rate = COLORS[roof[0]], machine.rate(*roof)
+    ax.plot([left, max(corners.values())], [left * slope, max(corners.values()) * slope], color=ink.strong, lw=2)
+    for (unit, rate), dtypes in _alike(machine, roofs).items():
+        corner, color = rate / slope, COLORS[unit][ink.dark]
         ax.plot([corner, right], [rate, rate], color=color, lw=2)
         ax.vlines(corner, ax.get_ylim()[0], rate, color=color, lw=0.8, linestyles=":")
-        ax.annotate(f"{roof[0]} unit, {roof[1]}: {_power(rate)} op/s", (right, rate), (0, 4), ha="right",
+        ax.annotate(f"{unit} unit, {' and '.join(dtypes)}: {_power(rate)} op/s", (right, rate), (0, 4), ha="right",
                     textcoords="offset points", fontsize=9, color=color)
         ax.annotate(f"{corner:.3g}", (corner, 0.02), (3, 0), xycoords=("data", "axes fraction"),
                     textcoords="offset points", fontsize=8, color=color)
     for number, (name, (intensity, y, roof, _)) in enumerate(dots.items()):
-        ax.vlines(intensity, y, roof, color="#666666", lw=0.8)
-        ax.plot(intensity, y, "o", ms=8, mfc=PALETTE[number % len(PALETTE)], mec="#222222", zorder=3)
+        ax.vlines(intensity, y, roof, color=ink.soft, lw=0.8)
+        ax.plot(intensity, y, "o", ms=8, mfc=PALETTE[number % len(PALETTE)], mec=ON_COLOUR, zorder=3)
         # Above the slope and below the flat roof there is room for a name.
         right_below = y < roof or intensity * slope > roof * 1.001
         ax.annotate(name, (intensity, y), (7, -11) if right_below else (-7, 4), textcoords="offset points", fontsize=9,
-                    ha="left" if right_below else "right", color="#111111")
+                    ha="left" if right_below else "right", color=ink.strong)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_xlabel("intensity (operations per byte between HBM and SRAM)", fontsize=9)
     ax.set_ylabel("operations per second", fontsize=9)
     ax.set_title(title if title is not None else f"{machine.name}: roofline, modelled", fontsize=10, loc="left")
     return ax
+
+
+def _alike(machine: Machine, roofs) -> dict[tuple[str, float], list[str]]:
+    """Roofs that lie on each other: (unit, operations per second) -> dtypes."""
+    found = {}
+    for unit, dtype in roofs:
+        found.setdefault((unit, machine.rate(unit, dtype)), []).append(dtype)
+    return found
 
 
 def _dot(name: str, kernel: Kernel, machine: Machine, slope: float) -> tuple[float, float, float, list]:

@@ -2,22 +2,24 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from ..errors import SpecError, expect
 from ..schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Schedule
 from ..timeline import Timeline, unit_of
 from ..verify import Hazard
-from .timeline import MARK, PALETTE, _box
+from .look import ON_COLOUR, PALETTE, Fold, box, ink_of, label, letters, shown_steps
+from .timeline import folded
 
-# state -> what the legend says, hatch, colour of the box (None: the slot's own). Grey print tells them by hatch.
-STATES = {"garbage": ("nothing yet: garbage", "xx", "#ffffff"), "arriving": ("copy in, in flight", "////", "#ffffff"),
-          "valid": ("block in use", "", None), "leaving": ("copy out, in flight", "\\\\\\\\", "#ffffff"),
-          "leftover": ("left over, stale", "", "#e6e6e6")}
+# state -> what the legend says, hatch, colour of the box (None: the page's; in use: one for each visit). Grey print
+# tells them by hatch.
+STATES = {"garbage": ("nothing yet: garbage", "xx", None), "arriving": ("copy in, in flight", "////", None),
+          "valid": ("block in use", "", PALETTE[0]), "leaving": ("copy out, in flight", "\\\\\\\\", None),
+          "leftover": ("left over, stale", "", "#cfcfcf")}
 
 
 class Segment(NamedTuple):
@@ -106,46 +108,50 @@ def _seconds(t: Timeline) -> list[tuple[float, float]]:
 
 def plot_slots(what: Schedule | Timeline, operand: str | None = None, ax: Axes | None = None, *,
                window: tuple[float, float] | None = None, notes: Mapping[int, str] | None = None,
-               hazards: list[Hazard] = (), title: str | None = None) -> Axes:
+               hazards: list[Hazard] = (), title: str | None = None, fold: int | None = 16) -> Axes:
     """Slot occupancy: a row for each slot, time to the right, and in each box the block that is there.
 
     A schedule is drawn over its steps, a timeline over modelled time. `operand` shows the slots of that one only. A
     dark bar at the foot of a box: the kernel runs on this slot. `window` draws a part: (first, one past the last) step,
-    or seconds. `notes[t]` is a text for step t, put where its run uses a slot. Stretches that events of `hazards` (of
-    `verify`) begin have a red frame. Raises SpecError for an unknown operand.
+    or seconds; without it, the middle of more than `fold` steps is left out. `notes[t]` is a text for step t, put where
+    its run uses a slot. Stretches that events of `hazards` (of `verify`) begin have a red frame. Raises SpecError for
+    an unknown operand.
     """
     expect((Schedule, Timeline), what, "plot_slots takes a schedule or a timeline: f.trace(x).schedule, or "
                                        "f.trace(x).timeline(machine)")
     timed = isinstance(what, Timeline)
     schedule, segments = what.schedule if timed else what, occupancy(what, operand)
     unit, name = unit_of(what.total) if timed else (1, "step")
-    low, high = window or (0, what.total if timed else schedule.steps)
+    at = _axis(what, window, fold, hazards, unit)
     rows = list(dict.fromkeys((s.operand, s.slot) for s in segments))
     if ax is None:
         ax = Figure(figsize=(9, 1.1 + 0.5 * len(rows)), layout="constrained").add_subplot()
-    ax.set_xlim(low / unit, max(high / unit, low / unit + 1e-9))
+    ink, place = ink_of(ax), {row: len(rows) - 1 - i for i, row in enumerate(rows)}
+    ax.set_xlim(at.places[0], max(at.places[-1], at.places[0] + 1e-9))
     ax.set_ylim(-0.5, len(rows) - 0.5)
-    place = {row: len(rows) - 1 - i for i, row in enumerate(rows)}
-    seen = [s for s in segments if s.end > low and s.start < high]
-    _boxes(ax, schedule, seen, place, unit, (low, high), bool(notes))
-    marked = [s for s in seen if any(s.event in h.events for h in hazards)]
-    ax.add_collection(PolyCollection([_frame(s, place, unit) for s in marked], facecolors="none", edgecolors=MARK,
-                                     linewidths=2.5, zorder=5), autolim=False)
-    _runs(ax, what, place, unit, (low, high), notes or {})
+    seen = [s for s in segments if not at.hides(s.start / unit, s.end / unit)]
+    frames = {s: box(x, end - x, place[s.operand, s.slot], 0.4) for s, (x, end) in
+              zip(seen, at(np.array([(s.start, s.end) for s in seen]).reshape(-1, 2) / unit).tolist(), strict=True)}
+    _boxes(ax, schedule, frames, ink, bool(notes))
+    marked = [frame for s, frame in frames.items() if any(s.event in h.events for h in hazards)]
+    ax.add_collection(PolyCollection(marked, facecolors="none", edgecolors=ink.mark, linewidths=2.5, zorder=5),
+                      autolim=False)
+    _runs(ax, what, place, at, unit, ink, notes or {})
     ax.set_yticks([place[row] for row in rows], [f"{x}, slot {slot}" for x, slot in rows])
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     if timed:
-        ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
+        at.ticks(ax)
     else:
-        steps = range(int(low), int(high), 1 + (int(high) - int(low)) // 24)
-        ax.xaxis.set_major_locator(FixedLocator([t + 0.5 for t in steps]))
-        ax.xaxis.set_major_formatter(FixedFormatter([str(t) for t in steps]))
-        if high - low <= 64:
-            ax.vlines(range(int(low), int(high) + 1), -0.5, len(rows) - 0.5, color="#000000", alpha=0.15, lw=0.6)
+        steps = [t for a, b in at.parts for t in range(int(a), int(b))]
+        shown = steps[::1 + len(steps) // 24]
+        at.name(ax, [t + 0.5 for t in shown], [str(t) for t in shown])
+        if len(steps) <= 64:
+            ax.vlines(at([*steps, at.parts[-1][1]]), -0.5, len(rows) - 0.5, color=ink.strong, alpha=0.2, lw=0.6)
+    at.cover(ax, ink)
     ax.set_xlabel(f"modelled time ({name})" if timed else "step", fontsize=9)
     found = [state for state in STATES if any(s.state == state for s in seen)]
-    ax.legend(handles=[Patch(facecolor=STATES[s][2] or PALETTE[0], hatch=STATES[s][1], edgecolor="#333333", lw=0.6,
+    ax.legend(handles=[Patch(facecolor=STATES[s][2] or ink.paper, hatch=STATES[s][1], edgecolor=ink.soft, lw=0.6,
                              label=STATES[s][0]) for s in found],
               loc="lower left", bbox_to_anchor=(0, 1), ncols=len(STATES), frameon=False, fontsize=8, borderaxespad=0.2,
               handlelength=1.8, columnspacing=1.2)
@@ -154,43 +160,52 @@ def plot_slots(what: Schedule | Timeline, operand: str | None = None, ax: Axes |
     return ax
 
 
-def _boxes(ax, schedule, segments, place, unit, window, noted):
+def _axis(what: Schedule | Timeline, window, most: int | None, hazards, unit: float) -> Fold:
+    """Steps or time, whole or a window of it, or with its middle left out."""
+    if window:
+        return Fold([end / unit for end in window], [range(1)])
+    if isinstance(what, Timeline):
+        return folded(what, most, hazards, unit)
+    marked = [what[h.events[-1]].step for h in hazards[:1] if h.events]
+    return Fold(range(what.steps + 1), shown_steps(what.steps, most, marked))
+
+
+def _boxes(ax, schedule, frames, ink, noted):
     """The boxes, one collection for each state, and the name of the block in each that has room for it."""
-    low, high = window
+    uses = {x.name: [s for s in sorted(frames, key=lambda s: s.start) if s.state == "valid" and s.operand == x.name]
+            for x in schedule.operands}
+    visit = {s: number for mine in uses.values() for number, s in enumerate(mine)}
     for state, (_, hatch, colour) in STATES.items():
-        mine = [s for s in segments if s.state == state]
-        colours = [colour or PALETTE[s.slot % len(PALETTE)] for s in mine]
-        ax.add_collection(PolyCollection(
-            [_frame(s, place, unit) for s in mine], facecolors=colours, hatch=hatch or None,
-            edgecolors="#999999" if state == "garbage" else "#333333", linewidths=0.6), autolim=False)
-    for s in segments:
-        left, right = max(s.start, low), min(s.end, high)
-        label = schedule.operand(s.operand).show(s.block)
-        # About 110 letters fit across the axes at this size.
-        if s.block is not None and (right - left) / (high - low) * 110 > len(label) + 1:
-            plain = s.state in ("valid", "leftover")
-            ax.text((left + right) / 2 / unit, place[s.operand, s.slot] + 0.12 * (noted and s.state == "valid"), label,
-                    ha="center", va="center", fontsize=8, color="#555555" if s.state == "leftover" else "#111111",
-                    style="italic" if s.state == "leftover" else "normal", zorder=4, clip_on=True,
-                    bbox=None if plain else {"facecolor": "white", "edgecolor": "none", "pad": 0.8})
+        mine = [s for s in frames if s.state == state]
+        colours = [PALETTE[visit[s] % len(PALETTE)] if state == "valid" else colour or ink.paper for s in mine]
+        ax.add_collection(PolyCollection([frames[s] for s in mine], facecolors=colours, hatch=hatch or None,
+                                         edgecolors=ink.soft, linewidths=0.6), autolim=False)
+    low, high = ax.get_xlim()
+    for s, ((left, bottom), (right, _), (_, top), _) in frames.items():
+        paper, used = s.state in ("arriving", "leaving"), s.state == "valid"
+        left, right, text = max(left, low), min(right, high), schedule.operand(s.operand).show(s.block)
+        if s.block is not None and (used or letters(ax, right - left) > len(text) + 1):
+            label(ax, text, left, right, (bottom + top) / 2 + 0.12 * (noted and used),
+                  color=ink.strong if paper else ON_COLOUR if used else "#555555",
+                  style="italic" if s.state == "leftover" else "normal",
+                  bbox={"facecolor": ink.paper, "edgecolor": "none", "pad": 0.8} if paper else None)
 
 
-def _frame(s, place, unit):
-    return _box(s.start / unit, (s.end - s.start) / unit, place[s.operand, s.slot], 0.4)
-
-
-def _runs(ax, what, place, unit, window, notes):
+def _runs(ax, what, place, at, unit, ink, notes):
     """A dark bar where the kernel runs on a slot, and the notes."""
     timed = isinstance(what, Timeline)
     schedule = what.schedule if timed else what
-    moments, bars, (low, high) = _seconds(what) if timed else _steps(schedule), [], window
+    moments, bars = _seconds(what) if timed else _steps(schedule), []
     for number in schedule.runs.tolist():
-        (start, end), e = moments[number], schedule[number]
+        (start, end), e = (m / unit for m in moments[number]), schedule[number]
+        if at.hides(start, end):
+            continue
+        start, end = at([start, end])
         for x, slot in zip(schedule.operands, e.slots, strict=True):
-            if (x.name, slot) in place and end > low and start < high:
+            if (x.name, slot) in place:
                 y = place[x.name, slot]
-                bars.append([(start / unit, y - 0.36), (end / unit, y - 0.36)])
+                bars.append([(start, y - 0.36), (end, y - 0.36)])
                 if e.step in notes:
-                    ax.text((start + end) / 2 / unit, y - 0.16, notes[e.step], ha="center", va="center", fontsize=9,
-                            weight="bold", color="#111111", zorder=4, clip_on=True)
-    ax.add_collection(LineCollection(bars, colors="#111111", linewidths=2.5, capstyle="butt", zorder=3), autolim=False)
+                    ax.text((start + end) / 2, y - 0.16, notes[e.step], ha="center", va="center", fontsize=9,
+                            weight="bold", color=ON_COLOUR, zorder=4, clip_on=True)
+    ax.add_collection(LineCollection(bars, colors=ON_COLOUR, linewidths=2.5, capstyle="butt", zorder=3), autolim=False)

@@ -8,11 +8,11 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 from ..errors import expect
 from ..timeline import Timeline, unit_of
+from .look import ink_of
 
 # Okabe and Ito's colours, dark enough for lines; markers tell the lines apart in grey.
-LINES = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#222222", "v"))
+LINES = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#7F7F7F", "v"))
 BOUNDS = {"compute": "-", "bandwidth": "--", "latency": ":"}
-GREY = "#6a6a6a"
 
 
 def plot_sweep(timelines: Mapping[int, Mapping[int, Timeline]], ax: Axes | None = None, *, xlabel: str = "block size",
@@ -29,24 +29,24 @@ def plot_sweep(timelines: Mapping[int, Mapping[int, Timeline]], ax: Axes | None 
         expect(Timeline, t, "plot_sweep takes {depth: {block size: timeline}}, each of f.trace(x).timeline(machine)")
     if ax is None:
         ax = Figure(figsize=(9, 4), layout="constrained").add_subplot()
-    unit, name = unit_of(min(t.total for t in everything))
+    (unit, name), ink = unit_of(min(t.total for t in everything)), ink_of(ax)
     legend = []
     for number, (depth, row) in enumerate(lines.items()):
         color, marker = LINES[number % len(LINES)]
         ax.plot(list(row), [t.total / unit for t in row.values()], color=color, lw=1.6, zorder=3)
-        for fits, fill in ((True, color), (False, "white")):
+        for fits, fill in ((True, color), (False, ink.paper)):
             chosen = {size: t.total / unit for size, t in row.items() if (not t.hazards) == fits}
             ax.plot(list(chosen), list(chosen.values()), marker, color=color, mfc=fill, ms=6, zorder=4)
         for bound, style in BOUNDS.items():
             if bound == "latency" or not number:
                 ax.plot(list(row), [t.terms[bound] / unit for t in row.values()], style, lw=0.9, zorder=2,
-                        color=color if bound == "latency" else GREY)
+                        color=color if bound == "latency" else ink.soft)
         legend.append(Line2D([], [], color=color, marker=marker, label=f"depth {depth}"))
     lowest = _axes(ax, sorted({size for row in lines.values() for size in row}))
-    legend += [Line2D([], [], color=GREY, ls=style, lw=0.9, label=f"{bound} bound") for bound, style in BOUNDS.items()
-               if max(t.terms[bound] for t in everything) / unit > lowest]
+    legend += [Line2D([], [], color=ink.soft, ls=style, lw=0.9, label=f"{bound} bound")
+               for bound, style in BOUNDS.items() if max(t.terms[bound] for t in everything) / unit > lowest]
     if any(t.hazards for t in everything):
-        legend.append(Line2D([], [], color=GREY, marker="o", mfc="white", ls="", label="more than the SRAM"))
+        legend.append(Line2D([], [], color=ink.soft, marker="o", mfc="white", ls="", label="more than the SRAM"))
     ax.legend(handles=legend, fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     ax.set_xlabel(xlabel, fontsize=9)
     ax.set_ylabel(f"modelled time ({name})", fontsize=9)
@@ -71,7 +71,7 @@ def _axes(ax: Axes, sizes: list[int]) -> float:
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.grid(axis="y", color="#dddddd", lw=0.6)
+    ax.grid(axis="y", color="#888888", alpha=0.3, lw=0.6)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
     return min(times) / 2

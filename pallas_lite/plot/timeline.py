@@ -1,97 +1,85 @@
 """timeline: a Timeline -> a picture. Everything drawn comes from the data; `ax` is taken and returned."""
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from ..errors import expect
-from ..schedule import IN_START, OUT_START, RUN, Event
+from ..schedule import CODE, IN_START, IN_WAIT, OUT_START, OUT_WAIT, Schedule
 from ..timeline import CORE, LANES, Timeline, unit_of
 from ..verify import Hazard
+from .look import BUBBLE, PALETTE, Fold, Ink, box, ink_of, label, letters, shown_steps
 
-# Okabe and Ito's colours, told apart by colour-blind readers; their lightness differs too, so print stays readable.
-PALETTE = ("#56B4E9", "#E69F00", "#009E73", "#F0E442")
-BUBBLE, MARK = "#8a8a8a", "#C1272D"
+KEY = "colour: visit · hatched: bubble · tick: wait"  # what newcomers need to read the picture
 
 
 def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Hazard] = (), title: str | None = None,
-                  limit: float | None = None, selected: int | None = None, steps: range | None = None) -> Axes:
-    """Engines as lanes, time to the right (modelled), a box for each copy or step, coloured by slot.
+                  limit: float | None = None, selected: int | None = None, steps: range | None = None,
+                  fold: int | None = 16) -> Axes:
+    """Engines as lanes, time to the right (modelled), a box for each copy or step, coloured by visit.
 
-    Hatched boxes in the core's lane are bubbles: the core waits for a copy. A thin bar below and after a copy is its
-    latency α. `hazards` (of `verify`) are marked with a red frame where they happen. `limit`: the end of the time axis,
-    in seconds, to draw two timelines to one scale. `selected`: the number of an event to point at. `steps`: only these,
-    the time axis from their first start to their last end. Beyond 160 boxes the labels go.
+    Before the first step the pipeline fills, after the last it drains: shaded. Hatched boxes in the core's lane are
+    bubbles: the core waits for a copy. A tick below that lane is a wait, where it ends. A thin bar below and after a
+    copy is its latency α. `hazards` (of `verify`) are marked with a red frame and a word where they happen. `limit`:
+    the end of the time axis, in seconds, to draw two timelines to one scale. `selected`: the number of an event to
+    point at. `steps`: only these, the time axis from their first start to their last end. With more than `fold` steps,
+    and neither limit nor steps, the middle is left out. Beyond 160 boxes the labels go.
     """
     expect(Timeline, timeline, "plot_timeline takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
     if ax is None:
         ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
+    ink, schedule, fold = ink_of(ax), timeline.schedule, None if limit or steps is not None else fold
     spans = timeline.spans if steps is None else [s for s in timeline.spans if s.step in steps]
     first, last = 0.0, limit or timeline.total
     if steps is not None and spans:
         first, last = min(s.start for s in spans), max(s.end for s in spans)
-    unit, name = unit_of(last)
-    total, left, right = timeline.total / unit, first / unit, (last or unit) / unit
-    schedule, marked = timeline.schedule, {number for h in hazards for number in h.events}
-    if schedule.steps and not marked:
-        for start, end in ((0, timeline.fill / unit), (total - timeline.drain / unit, total)):
-            ax.axvspan(start, end, color="#000000", alpha=0.06, lw=0)
-    _draw(timeline, spans, ax, marked, unit, right - left)
+    unit, name = unit_of(timeline.total if fold else last)
+    at = folded(timeline, fold, hazards, unit) if fold else Fold((first / unit, (last or unit) / unit), [range(1)])
+    if at.left_out:
+        spans = [s for s in spans if not at.hides(s.start / unit, max(s.end, s.start + 1e-12) / unit)]
+    ax.set_xlim(at.places[0], at.places[-1] + 0.005 * (at.places[-1] - at.places[0]))
+    ax.set_ylim(-0.6, len(LANES) - 0.25)
+    _phases(timeline, ax, at, unit, ink, shaded=not hazards and schedule.steps > 0)
+    _draw(timeline, spans, ax, at, unit, ink, {number for h in hazards for number in h.events})
+    for h in hazards:
+        _name(timeline, ax, at, unit, ink, h)
     if selected is not None:
-        _point_at(timeline, ax, selected, unit, 0.004 * (right - left))
-    ax.set_xlim(left, right + 0.005 * (right - left))
+        _point_at(timeline, ax, at, selected, unit, ink)
     ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
-    ax.set_ylim(-0.55, len(LANES) - 0.4)
+    ax.xaxis.set_major_formatter(ScalarFormatter())
+    if at.left_out:
+        at.cover(ax, ink)
+        at.ticks(ax)
     ax.set_yticks(range(len(LANES)), reversed(LANES))
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.set_xlabel(f"modelled time ({name})", fontsize=9)
+    bar = " · thin bar: latency α" * (timeline.machine.alpha > 0)
+    ax.set_xlabel(f"modelled time ({name}) · {KEY}{bar}", fontsize=9)
     ax.set_title(title if title is not None else
-                 f"{schedule.name}: {total:.4g} {name}, core busy {timeline.utilisation:.0%}, {timeline.bound}-bound",
-                 fontsize=10, loc="left")
+                 f"{schedule.name}: {timeline.total / unit:.4g} {name}, core busy {timeline.utilisation:.0%}, "
+                 f"{timeline.bound}-bound", fontsize=10, loc="left")
     return ax
 
 
-def _draw(timeline: Timeline, spans, ax: Axes, marked: set[int], unit: float, room: float) -> None:
-    """The boxes of these spans, its bubbles and latencies, and the marks."""
-    # One collection for all boxes: a patch for each is four times as slow, and an explorer redraws at every key press.
-    boxes, bubbles, latencies = [], [], []
-    letters = 12 * ax.figure.bbox.width / ax.figure.dpi  # that fit across the axes, at this size
-    for s in spans:
-        y = height(s.lane)
-        x, width = s.start / unit, (s.end - s.start) / unit
-        bad = s.event in marked
-        if bad:
-            ax.annotate("✗", (x, y + 0.4), (5, -4), textcoords="offset points", ha="left", va="top", fontsize=11,
-                        color=MARK, zorder=5, weight="bold")
-        if s.waiting:
-            bubbles.append((_box(x, width, y, 0.22), MARK if bad else BUBBLE))
-            continue
-        color = PALETTE[_slot(timeline.schedule[s.event]) % len(PALETTE)]
-        boxes.append((bad, _box(x, width, y, 0.4), color))
-        if s.arrives > s.end:
-            # Below the boxes, since the port is already busy with the next copy.
-            latencies.append(([(s.end / unit, y - 0.46), (s.arrives / unit, y - 0.46)], color))
-        if len(spans) <= 160 and width / room * letters > len(s.label):
-            ax.text(x + width / 2, y, s.label, ha="center", va="center", fontsize=8, color="#111111", zorder=4)
-    boxes.sort(key=lambda box: box[0])  # marked ones last, so that no neighbour covers their frame
-    ax.add_collection(LineCollection([line for line, _ in latencies], colors=[c for _, c in latencies], linewidths=3,
-                                     capstyle="butt"), autolim=False)
-    ax.add_collection(PolyCollection([box for box, _ in bubbles], facecolors="none", edgecolors=[c for _, c in bubbles],
-                                     hatch="////", linewidths=0.6), autolim=False)
-    ax.add_collection(PolyCollection([box for _, box, _ in boxes], facecolors=[c for _, _, c in boxes],
-                                     edgecolors=[MARK if bad else "#222222" for bad, _, _ in boxes],
-                                     linewidths=[2.5 if bad else 0.7 for bad, _, _ in boxes], zorder=2), autolim=False)
+def visits(schedule: Schedule) -> np.ndarray:
+    """Of each event that has a box, which visit it belongs to: the first copy of an operand is that of visit 0.
 
-
-def _point_at(timeline: Timeline, ax: Axes, event: int, unit: float, pad: float) -> None:
-    """A bold outline around an event's box; for a wait that cost no time, a tick in the core's lane."""
-    span = next((s for s in timeline.spans if s.event == event), None)
-    lane = span.lane if span else CORE
-    start, end = (span.start, span.end) if span else (timeline.times[event],) * 2
-    box = _box(start / unit - pad, (end - start) / unit + 2 * pad, height(lane), 0.46)
-    ax.add_collection(PolyCollection([box], facecolors="none", edgecolors="#111111", linewidths=2.2, zorder=6,
-                                     clip_on=False), autolim=False)
+    A step counts as the operand does that is copied most often: there each step has a block of its own, if anywhere.
+    """
+    c = schedule.columns
+    found, copies = np.zeros(len(schedule), int), []
+    for number, x in enumerate(schedule.operands):
+        copies.append(np.flatnonzero((c.operand == number) & (c.verb == CODE[OUT_START if x.is_output else IN_START])))
+        found[copies[-1]] = np.arange(len(copies[-1]))
+    if copies and schedule.steps:
+        lead = max(range(len(copies)), key=lambda number: len(copies[number]))
+        for slot in range(schedule.operands[lead].depth):
+            mine, runs = copies[lead][c.slot[copies[lead]] == slot], schedule.runs[c.slots[:, lead] == slot]
+            if len(mine):  # an input's last copy into the slot before the run, an output's first from it after
+                which = np.searchsorted(mine, runs) - (not schedule.operands[lead].is_output)
+                found[runs] = found[mine[np.clip(which, 0, len(mine) - 1)]]
+    return found
 
 
 def height(lane: str) -> int:
@@ -99,10 +87,76 @@ def height(lane: str) -> int:
     return len(LANES) - 1 - LANES.index(lane)
 
 
-def _box(x: float, width: float, y: float, half: float) -> list[tuple[float, float]]:
-    return [(x, y - half), (x + width, y - half), (x + width, y + half), (x, y + half)]
+def folded(timeline: Timeline, most: int | None, hazards, unit: float) -> Fold:
+    """The time axis, in units: whole, or a part for each stretch of steps on show."""
+    marked = [timeline.schedule[h.events[-1]].step for h in hazards[:1] if h.events]
+    edges = np.array([0.0, *timeline.runs[1:], timeline.total or unit]) / unit
+    return Fold(edges.tolist(), shown_steps(max(timeline.schedule.steps, 1), most, marked))
 
 
-def _slot(e: Event) -> int:
-    """The slot that decides a box's colour: a copy's own, and for a step that of its first operand."""
-    return e.slot if e.verb in (IN_START, OUT_START) else e.slots[0] if e.verb == RUN and e.slots else 0
+def _phases(timeline: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, shaded: bool) -> None:
+    """Fill and drain in grey, and the names of the three phases where there is room."""
+    marks = at(np.array([0, timeline.fill, timeline.total - timeline.drain, timeline.total]) / unit)
+    for name, start, end in zip(("fill", "steady state", "drain"), marks, marks[1:], strict=False):
+        if shaded and name != "steady state":
+            ax.axvspan(start, end, color=ink.strong, alpha=0.08, lw=0)
+        if shaded and letters(ax, end - start) > len(name):
+            ax.text((start + end) / 2, len(LANES) - 0.3, name, ha="center", va="top", fontsize=8, color=ink.soft,
+                    clip_on=True)
+
+
+def _draw(timeline: Timeline, spans, ax: Axes, at: Fold, unit: float, ink: Ink, marked: set[int]) -> None:
+    """The boxes of these spans, its bubbles, latencies and waits."""
+    # One collection for all boxes: a patch for each is four times as slow, and an explorer redraws at every key press.
+    boxes, bubbles, latencies, visit = [], [], [], visits(timeline.schedule).tolist()
+    places = at(np.array([(s.start, s.end, s.arrives) for s in spans]).reshape(-1, 3) / unit).tolist()
+    for s, (x, end, arrives) in zip(spans, places, strict=True):
+        y, width, bad = height(s.lane), end - x, s.event in marked
+        if s.waiting:
+            bubbles.append((box(x, width, y, 0.22), ink.mark if bad else BUBBLE))
+            continue
+        color = PALETTE[visit[s.event] % len(PALETTE)]
+        boxes.append((bad, box(x, width, y, 0.4), color))
+        if arrives > end:
+            # Below the boxes, since the port is already busy with the next copy.
+            latencies.append(([(end, y - 0.46), (arrives, y - 0.46)], color))
+        if len(spans) <= 160:
+            label(ax, s.label, x, end, y)
+    boxes.sort(key=lambda box: box[0])  # marked ones last, so that no neighbour covers their frame
+    ax.add_collection(LineCollection([line for line, _ in latencies], colors=[c for _, c in latencies], linewidths=3,
+                                     capstyle="butt"), autolim=False)
+    ax.add_collection(PolyCollection([box for box, _ in bubbles], facecolors="none", edgecolors=[c for _, c in bubbles],
+                                     hatch="////", linewidths=0.6), autolim=False)
+    ax.add_collection(PolyCollection([box for _, box, _ in boxes], facecolors=[c for _, _, c in boxes],
+                                     edgecolors=[ink.mark if bad else ink.strong for bad, _, _ in boxes],
+                                     linewidths=[2.5 if bad else 0.7 for bad, _, _ in boxes], zorder=2), autolim=False)
+    waits = np.isin(timeline.schedule.columns.verb, (CODE[IN_WAIT], CODE[OUT_WAIT]))
+    ticks, y = at(np.array(timeline.times)[waits] / unit), height(CORE)
+    line = np.stack([np.repeat(ticks, 3), np.tile([y - 0.53, y - 0.38, np.nan], len(ticks))], 1)  # one, with gaps
+    ax.add_collection(LineCollection([line], colors=ink.strong, linewidths=1.1, zorder=3), autolim=False)
+
+
+def _place(timeline: Timeline, event: int, at: Fold, unit: float) -> tuple[float, float, int]:
+    """Where an event is drawn: from, to, and how high; a wait that costs no time is a moment in the core's lane."""
+    span = next((s for s in timeline.spans if s.event == event), None)
+    start, end = (span.start, span.end) if span else (timeline.times[event],) * 2
+    return *at(np.array([start, end]) / unit).tolist(), height(span.lane if span else CORE)
+
+
+def _name(timeline: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, hazard: Hazard) -> None:
+    """A sign at each event of a hazard, and at the last the kind, in the free room above its lane."""
+    for event in hazard.events:
+        start, _, y = _place(timeline, event, at, unit)
+        last, late = event == hazard.events[-1], start > np.mean(ax.get_xlim())
+        text = ("✗" if not last else f"{hazard.kind} ✗" if late else f"✗ {hazard.kind}")
+        ax.annotate(text, (start, y + 0.45), (0, 0), textcoords="offset points", ha="right" if late and last else
+                    "left", va="center", fontsize=9, color=ink.mark, zorder=9, weight="bold",
+                    bbox={"boxstyle": "round,pad=0.12", "fc": ink.paper, "ec": ink.mark, "lw": 0.8})
+
+
+def _point_at(timeline: Timeline, ax: Axes, at: Fold, event: int, unit: float, ink: Ink) -> None:
+    """A bold outline around an event's box; for a wait that cost no time, a tick in the core's lane."""
+    start, end, y = _place(timeline, event, at, unit)
+    pad = 0.004 * (at.places[-1] - at.places[0])
+    ax.add_collection(PolyCollection([box(start - pad, end - start + 2 * pad, y, 0.46)], facecolors="none", zorder=6,
+                                     edgecolors=ink.strong, linewidths=2.2, clip_on=False), autolim=False)

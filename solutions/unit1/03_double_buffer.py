@@ -42,8 +42,9 @@ pl.show(blocking, 4, depth=1)
 #
 # All that you see comes from one recording of the loop. On the left is what the program did, in order: before each
 # line stand its line in the cell above, and the modelled time at which a copy or a step starts, or a wait ends. On the
-# right is the same over time, fill and drain in grey; below it the same as a table, to be read row by row. At the top
-# is what comes out, if A holds 10, 20, 30, 40 and the kernel adds 1, and whether that could depend on luck.
+# right is the same over time: a colour for each block, fill and drain in grey; below it the same as a table, to be
+# read row by row. At the top is what comes out, if A holds 10, 20, 30, 40 and the kernel adds 1, and whether that could
+# depend on luck.
 #
 # The obvious cure is a faster core. **Predict:** with a core *ten times* as fast, how long does the loop take?
 
@@ -299,9 +300,9 @@ def two_slots(N, A, X, Y, B):
 pl.show(two_slots, 4, limit=12e-6)
 
 # %% [markdown]
-# Not a thing, apart from the colours. Slots *allow* overlap; only the order of lines makes it. So let us move lines,
-# one at a time. Below is that loop, unrolled. Choose a line, then move it: starts earlier, waits later. (By keyboard:
-# Tab to the slider *line*, ← and → choose one; Tab to a button, and press it with the space bar.)
+# Not a thing: only the numbers of the slots are new. Slots *allow* overlap; the order of lines makes it. So let us move
+# lines, one at a time. Below is that loop, unrolled. Choose a line, then move it: starts earlier, waits later. (By
+# keyboard: Tab to the slider *line*, ← and → choose one; Tab to a button, and press it with the space bar.)
 #
 # **Get to 6 µs** without the button *a better move*. Then break it: which line can you move by one place, so that B
 # goes wrong? And with a single slot (depth 1), how far do you get?

@@ -98,7 +98,7 @@ def test_states_differ_in_grey():
     """By hatch or by lightness: no two states share both."""
     looks = [(hatch, colour) for _, hatch, colour in STATES.values()]
     assert len(set(looks)) == len(STATES)
-    assert {hatch for hatch, colour in looks if colour == "#ffffff"} == {"xx", "////", "\\\\\\\\"}
+    assert {hatch for hatch, colour in looks if colour is None} == {"xx", "////", "\\\\\\\\"}
 
 
 def test_notes_window_and_time_axis():
@@ -135,3 +135,15 @@ def test_leftovers_are_what_a_kernel_reads_from_its_output():
     result = call(ones)
     assert result.tolist() == [[held[j, k] for k in range(4)] for j in range(4)]
     assert (held[0, 0], held[3, 3]) == (65, 72)
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_long_pipeline_folds_its_middle(timed):
+    schedule = pl.record(loops.rolled, 74)
+    ax = pl.plot_slots(pl.timeline(schedule) if timed else schedule, "X")
+    said = {text.get_text() for text in ax.texts}
+    assert {"… 58 more steps", "A[0]", "A[11]", "A[70]", "A[73]"} <= said and not said & {"A[20]", "A[60]"}
+    if not timed:
+        assert [t.get_text() for t in ax.get_xticklabels()] == [*map(str, range(12)), *map(str, range(70, 74))]
+    whole = pl.plot_slots(schedule, "X", window=(0, 74))
+    assert not any("more steps" in text.get_text() for text in whole.texts)

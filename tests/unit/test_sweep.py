@@ -25,7 +25,7 @@ SWEEP = {depth: {b: timeline(b, depth) for b in SIZES} for depth in (1, 2)}
 
 def points(ax, hollow):
     return {(int(x), float(y)) for line in ax.lines if line.get_marker() != "None"
-            and (line.get_markerfacecolor() == "white") == hollow for x, y in zip(*line.get_data(), strict=True)}
+            and (line.get_markerfacecolor() == "#ffffff") == hollow for x, y in zip(*line.get_data(), strict=True)}
 
 
 def test_each_timeline_is_a_point_at_its_modelled_time_and_hollow_where_sram_does_not_do():

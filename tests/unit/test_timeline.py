@@ -1,13 +1,18 @@
 """Modelled time: the tutorial's figures, and the bounds of the contract on generated machines."""
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import to_hex
 
 import pallas_lite as pl
 from pallas_lite.engines.record import record
 from pallas_lite.hardware import TOY, Machine
+from pallas_lite.plot import PALETTE
+from pallas_lite.plot.timeline import height, visits
 from tests.unit import loops
-from tests.unit.test_pipeline import operand
+from tests.unit.test_pipeline import operand, pipelines
 
 US = 1e-6
 
@@ -101,3 +106,108 @@ def test_every_machine_names_its_sources():
 def test_no_time_is_a_negative_zero():
     t = pl.timeline(pl.record(loops.rolled, 4))
     assert "-0.0" not in f"{t.excess} {t.terms} {t}" and str(t).count("drain") == 1
+
+
+# -- the picture
+
+
+def texts(ax):
+    return [t.get_text() for t in ax.texts]
+
+
+def ticks(ax, lane):
+    """The x of the short upright lines at the foot of a lane: one path with gaps."""
+    [path] = [p.vertices for c in ax.collections if isinstance(c, LineCollection) for p in c.get_paths()
+              if np.isnan(p.vertices).any()]
+    assert (path[1::3, 1] == lane - 0.38).all() and (path[0::3, 0] == path[1::3, 0]).all()
+    return path[1::3, 0].tolist()
+
+
+def colours(ax):
+    """The colour of each box, by (lane's height, start)."""
+    found = {}
+    for c in ax.collections:
+        if isinstance(c, PolyCollection) and not c.get_hatch() and len(c.get_paths()) == len(c.get_facecolor()):
+            for path, colour in zip(c.get_paths(), c.get_facecolor(), strict=True):
+                low, high = path.vertices.min(0), path.vertices.max(0)
+                found[round(float(low[1] + high[1]) / 2), round(float(low[0]), 6)] = to_hex(colour).upper()
+    return found
+
+
+def test_a_block_has_one_colour_in_all_lanes_and_the_next_another():
+    t = pl.timeline(pl.record(loops.rolled, 6))
+    found = colours(pl.plot_timeline(t))
+    for s in t.spans:
+        if not s.waiting:
+            assert found[height(s.lane), round(s.start / US, 6)] == PALETTE[s.step % 4 if s.lane != "DMA in" else
+                                                                          t.schedule[s.event].block[0] % 4]
+
+
+@given(pipelines())
+def test_a_visit_is_counted_by_the_copies_before_it(case):
+    steps, operands = case
+    schedule = record(steps, operands)
+    number = visits(schedule)
+    for x in operands if steps else []:
+        verb = "copy_out_start" if x.is_output else "copy_in_start"
+        assert [number[n] for n, e in enumerate(schedule) if (e.operand, e.verb) == (x.name, verb)] == list(
+            range(schedule.copies(x.name)))
+    if steps and operands:
+        most = max(operands, key=lambda x: schedule.copies(x.name))
+        changes = [t for t in range(1, steps) if most.blocks[t] != most.blocks[t - 1]]
+        assert number[schedule.runs].tolist() == [sum(c <= t for c in changes) for t in range(steps)]
+
+
+def test_each_wait_is_a_tick_below_the_core_where_it_ends():
+    t = pl.timeline(pl.record(loops.rolled, 4), TOY.with_(alpha=3 * US))
+    waits = [time / US for e, time in zip(t.schedule, t.times, strict=True) if e.verb.endswith("wait")]
+    assert ticks(pl.plot_timeline(t), height("core")) == pytest.approx(waits) and len(waits) == 8
+
+
+def test_the_three_phases_have_their_names():
+    t = pl.timeline(pl.record(loops.rolled, 6))
+    names = {text.get_text(): text.get_position()[0] for text in pl.plot_timeline(t).texts}
+    assert (names["fill"], names["steady state"], names["drain"]) == pytest.approx((0.5, 4, 7.5))
+
+
+@pytest.mark.parametrize("loop", [loops.no_wait_in, loops.no_wait_out, loops.one_slot, loops.waits_on_slot_one])
+def test_a_hazard_is_named_where_it_happens(loop):
+    view = pl.show(loop, 3)
+    hazard = view.hazards[0]
+    ax = pl.plot_timeline(view.timeline, hazards=[hazard])
+    [named] = [t for t in ax.texts if hazard.kind in t.get_text()]
+    spans = {s.event: (s.start, height(s.lane)) for s in view.timeline.spans}
+    start, lane = spans.get(hazard.events[-1], (view.timeline.times[hazard.events[-1]], height("core")))
+    assert named.xy == (pytest.approx(start / US), pytest.approx(lane + 0.45))
+    assert sum("✗" in text for text in texts(ax)) == len(hazard.events)
+
+
+def test_a_long_pipeline_folds_its_middle():
+    t = pl.timeline(pl.record(loops.rolled, 74))
+    ax = pl.plot_timeline(t)
+    assert "… 58 more steps" in texts(ax)
+    assert [text for text in texts(ax) if text.isdigit()] == [*map(str, range(12)), *map(str, range(70, 74))]
+    # What is shown, 13 µs and 5, keeps its scale, and the ticks their times; the fold takes 6 % of that.
+    at = dict(zip([label.get_text() for label in ax.get_xticklabels()], ax.get_xticks(), strict=True))
+    assert at["12"] - at["0"] == pytest.approx(12) and at["76"] - at["72"] == pytest.approx(4)
+    assert at["72"] - at["12"] == pytest.approx(1 + 0.06 * 18 + 1)
+
+
+def test_a_fold_shows_the_hazard_in_its_middle():
+    def loop(N, A, X, Y, B):
+        for i in range(N):
+            pl.copy_in_start(A[i], X[0])
+            if i != 30:
+                pl.copy_in_wait(X[0])
+            pl.compute(X[0], Y[0])
+            pl.copy_out_start(Y[0], B[i])
+            pl.copy_out_wait(Y[0])
+    schedule = pl.record(loop, 60, depth=1)
+    said = texts(pl.plot_timeline(pl.timeline(schedule), hazards=pl.verify(schedule)[:1]))
+    assert {"29", "30", "31"} <= set(said) and sum("more steps" in text for text in said) == 2
+
+
+@pytest.mark.parametrize("whole", [{"fold": None}, {"limit": 90 * US}])
+def test_a_time_axis_that_is_asked_for_is_not_folded(whole):
+    ax = pl.plot_timeline(pl.timeline(pl.record(loops.rolled, 64)), **whole)
+    assert not any("more steps" in text for text in texts(ax)) and ax.get_xlim()[1] >= 66

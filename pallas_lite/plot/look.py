@@ -1,0 +1,114 @@
+"""look: what all pictures share: colours, the ink of a light or a dark page, and an axis that leaves its middle out."""
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
+
+# Blocks are coloured by visit, in turn. Neighbours differ by lightness too, which print in grey keeps, and colour-blind
+# readers see four colours; dark letters can be read on each (tests/unit/test_look.py measures it).
+PALETTE = BLUE, AMBER, RUST, MINT = "#56B4E9", "#FFCF5C", "#D0693A", "#DDF0DC"
+BUBBLE, MARK = "#8a8a8a", "#C1272D"
+ON_COLOUR = "#111111"  # letters on a box of the palette, and its edge
+GAP = 0.06  # a fold's width, as a part of what is shown
+
+
+class Ink(NamedTuple):
+    """Colours on a page: for letters and lines, for what may step back, and of the page itself."""
+
+    strong: str
+    soft: str
+    paper: str
+    mark: str = MARK
+    dark: bool = False
+
+
+def ink_of(ax: Axes) -> Ink:
+    """Dark ink on a light page, light ink on a dark one: as the style of `ax` has it."""
+    colours = [to_rgba(c.get_facecolor()) for c in (ax, ax.figure)]
+    red, green, blue, _ = next((c for c in colours if c[3]), (1, 1, 1, 1))
+    if 0.3 * red + 0.6 * green + 0.1 * blue > 0.5:
+        return Ink("#222222", "#6a6a6a", "#ffffff")
+    return Ink("#eeeeee", "#a8a8a8", "#111111", "#FF7A70", True)
+
+
+def box(x: float, width: float, y: float, half: float) -> list[tuple[float, float]]:
+    """The corners of a box that is as high above `y` as below."""
+    return [(x, y - half), (x + width, y - half), (x + width, y + half), (x, y + half)]
+
+
+def letters(ax: Axes, width: float) -> float:
+    """How many small letters fit into this much of the x axis."""
+    left, right = ax.get_xlim()
+    return 12 * ax.figure.bbox.width / ax.figure.dpi * width / (right - left)
+
+
+def label(ax: Axes, text: str, left: float, right: float, y: float, **style) -> None:
+    """Text in a box, if it fits: smaller, and from bottom to top, where the box is narrow."""
+    room = letters(ax, right - left)
+    if room > min(len(text), 1.6):
+        small = {"fontsize": 6.5, "rotation": 90} if room <= len(text) else {"fontsize": 8}
+        ax.text((left + right) / 2, y, text, ha="center", va="center", zorder=4, clip_on=True,
+                **{"color": ON_COLOUR, **small, **style})
+
+
+def shown_steps(steps: int, most: int | None, marked: Iterable[int] = ()) -> list[range]:
+    """Of a long pipeline the steps on show: of `most`, three quarters from the start, the others from the end.
+
+    Around a marked step, its neighbours too.  >>> shown_steps(100, 8, [50])
+    [range(0, 6), range(49, 52), range(98, 100)]
+    """
+    if most is None or steps <= 5 * most // 4:  # a fold for less is not worth its room
+        return [range(steps)]
+    keep = {*range(most - most // 4), *range(steps - most // 4, steps)}
+    keep |= {t for m in marked for t in range(max(m - 1, 0), min(m + 2, steps))}
+    firsts, lasts = ([t for t in sorted(keep) if t + way not in keep] for way in (-1, 1))
+    return [range(a, b + 1) for a, b in zip(firsts, lasts, strict=True)]
+
+
+class Fold:
+    """An axis of which only some parts are drawn: called with places on it, it says where in the picture they are.
+
+    `edges`: where each step begins, and the last one ends. `shown`: the steps that are drawn.
+    """
+
+    def __init__(self, edges, shown: list[range]):
+        self.parts = [(edges[steps.start], edges[steps.stop]) for steps in shown]
+        self.left_out = [b.start - a.stop for a, b in zip(shown, shown[1:], strict=False)]
+        self.knots, self.places, at = [], [], self.parts[0][0]
+        for a, b in self.parts:
+            self.knots += [a, b]
+            self.places += [at, at + b - a]
+            at += b - a + GAP * sum(b - a for a, b in self.parts)
+
+    def __call__(self, places):
+        return np.interp(places, self.knots, self.places)
+
+    def hides(self, start: float, end: float) -> bool:
+        """Does nothing of this stretch lie in a part that is drawn?"""
+        return all(end <= a or start >= b for a, b in self.parts)
+
+    def cover(self, ax: Axes, ink: Ink) -> None:
+        """Paper over what is left out, and how many steps that is."""
+        (low, high), bands = ax.get_ylim(), list(zip(self.places[1:-1:2], self.places[2::2], strict=True))
+        ax.add_collection(PolyCollection([[(a, low), (b, low), (b, high), (a, high)] for a, b in bands], zorder=7,
+                                         facecolors=ink.paper, edgecolors=ink.soft, linestyles=":"), autolim=False)
+        for (a, b), number in zip(bands, self.left_out, strict=True):
+            ax.text((a + b) / 2, (low + high) / 2, f"… {number} more step{'s' * (number > 1)}", rotation=90,
+                    ha="center", va="center", fontsize=8, color=ink.strong, zorder=8)
+
+    def ticks(self, ax: Axes) -> None:
+        """Round numbers in the parts that are drawn."""
+        ticks = MaxNLocator(9, steps=[1, 2, 5, 10]).tick_values(0, sum(b - a for a, b in self.parts))
+        size = ticks[1] - ticks[0]
+        shown = [n * size for a, b in self.parts
+                 for n in range(int(np.ceil(a / size - 1e-9)), int(b / size + 1e-9) + 1)]
+        self.name(ax, shown, [f"{tick:.6g}" for tick in shown])
+
+    def name(self, ax: Axes, places, names: list[str]) -> None:
+        """These names at these places."""
+        ax.xaxis.set_major_locator(FixedLocator(self(places)))
+        ax.xaxis.set_major_formatter(FixedFormatter(names))

@@ -1,0 +1,113 @@
+"""Each kind of picture, of the course's own kernels, beside the picture that somebody has looked at (tests/golden/)."""
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+import pallas_lite as pl
+from pallas_lite import tpu as pltpu
+from pallas_lite.hardware import TOY, TPU_V5E
+from tests.conftest import ALIKE, unlike
+from tests.unit import loops
+
+
+@pytest.fixture(autouse=True, params=["light"])
+def style(request):
+    """Matplotlib's own, whatever the user's settings are."""
+    with plt.style.context("dark_background" if request.param == "dark" else "default"):
+        yield
+
+
+def shape(*sizes):
+    return jax.ShapeDtypeStruct(sizes, jnp.float32)
+
+
+def matmul():
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def _():
+            o_ref[...] = jnp.zeros_like(o_ref)
+        o_ref[...] += x_ref[...] @ y_ref[...]
+    x, y = pl.BlockSpec((512, 256), lambda i, j, k: (i, k)), pl.BlockSpec((256, 512), lambda i, j, k: (k, j))
+    return pl.pallas_call(kernel, shape(1024, 1024), grid=(2, 2, 4), in_specs=[x, y], name="matmul",
+                          out_specs=pl.BlockSpec((512, 512), lambda i, j, k: (i, j))).trace(*[shape(1024, 1024)] * 2)
+
+
+def reduction():
+    """The tutorial's broken one: over the outermost axis."""
+    def kernel(x_ref, o_ref):
+        o_ref[...] += x_ref[...]
+    return pl.pallas_call(kernel, shape(1024, 1024), grid=(8, 4, 4), name="broken sum",
+                          in_specs=[pl.BlockSpec((None, 256, 256), lambda i, j, k: (i, j, k))],
+                          out_specs=pl.BlockSpec((256, 256), lambda i, j, k: (j, k))).trace(shape(8, 1024, 1024))
+
+
+def gather():
+    def kernel(rows_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+    grid = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(8,),
+                                        in_specs=[pl.BlockSpec((8, 128), lambda i, rows: (rows[i], 0))],
+                                        out_specs=pl.BlockSpec((8, 128), lambda i, rows: (i, 0)))
+    return pl.pallas_call(kernel, shape(64, 128), grid_spec=grid, name="gather").trace(
+        np.array([3, 3, 0, 7, 7, 7, 1, 3], np.int32), shape(64, 128))
+
+
+def add(n, depth=2):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+    spec = pl.BlockSpec((n, n), lambda i, j: (i, j), pipeline_mode=pl.Buffered(depth))
+    return pl.pallas_call(kernel, shape(2048, 2048), grid=(2048 // n,) * 2, in_specs=[spec, spec], out_specs=spec,
+                          name="add").trace(shape(2048, 2048), shape(2048, 2048))
+
+
+def racy(loop, draw, steps=4):
+    view = pl.show(loop, steps)
+    return draw(view.timeline if draw is pl.plot_timeline else view.schedule, hazards=view.hazards[:1])
+
+
+FAR = TOY.with_(alpha=3e-6)
+PICTURES = {
+    "timeline": lambda: pl.plot_timeline(pl.timeline(pl.record(loops.rolled, 6))),
+    "timeline_latency": lambda: pl.plot_timeline(pl.timeline(pl.record(loops.rolled, 8), FAR), selected=6),
+    "timeline_read_before_wait": lambda: racy(loops.one_slot, pl.plot_timeline),
+    "timeline_hang": lambda: racy(loops.waits_on_slot_one, pl.plot_timeline, 3),
+    "timeline_1000_steps": lambda: pl.plot_timeline(pl.timeline(pl.record(loops.rolled, 1000))),
+    "timeline_matmul": lambda: pl.plot_timeline(matmul().timeline(TPU_V5E)),
+    "slots_gather": lambda: pl.plot_slots(gather().schedule),
+    "slots_overwritten": lambda: racy(loops.no_wait_out, pl.plot_slots),
+    "slots_broken_sum": lambda: pl.plot_slots(reduction().schedule, "o"),
+    "slots_in_time": lambda: pl.plot_slots(matmul().timeline(TPU_V5E)),
+    "grid_gather": lambda: pl.plot_grid(gather(), "x"),
+    "grid_matmul_at_a_step": lambda: pl.plot_grid(matmul(), "x", 5),
+    "grid_sheets": lambda: pl.plot_grid(reduction(), "x"),
+    "roofline": lambda: pl.plot_roofline(TPU_V5E, {"add": add(512).timeline(TPU_V5E), "matmul": matmul().schedule}),
+    "sweep": lambda: pl.plot_sweep({d: {n: add(n, d).timeline(TPU_V5E) for n in (256, 512, 1024)} for d in (1, 2)}),
+}
+DARK = ["timeline_read_before_wait", "slots_gather", "grid_gather", "roofline", "sweep"]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_looks_as_it_did(name, golden_image):
+    golden_image(name, PICTURES[name]())
+
+
+@pytest.mark.parametrize("style", ["dark"], indirect=True)
+@pytest.mark.parametrize("name", DARK)
+def test_a_picture_on_a_dark_page_looks_as_it_did(style, name, golden_image):
+    golden_image(f"dark_{name}", PICTURES[name]())
+
+
+def test_a_label_or_a_colour_that_changes_is_seen(tmp_path):
+    """The tolerance, tried on a picture with one label less, and on one with another colour in a single box."""
+    ax, files = PICTURES["timeline"](), [tmp_path / f"{n}.png" for n in range(3)]
+    ax.figure.savefig(files[0], dpi=60)
+    next(t for t in ax.texts if t.get_text() == "A[3]").remove()
+    ax.figure.savefig(files[1], dpi=60)
+    image = Image.open(files[0])
+    assert image.getpixel((100, 36))[:3] == (0x56, 0xB4, 0xE9)
+    ImageDraw.floodfill(image, (100, 36), (0x56, 0x80, 0xE9, 255))
+    image.save(files[2])
+    assert unlike(files[0], files[0]) == 0
+    assert all(unlike(files[0], other) > ALIKE for other in files[1:])
