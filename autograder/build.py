@@ -11,10 +11,8 @@ import importlib.util
 import os
 import re
 import shutil
-import sys
-import sysconfig
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
+from .gradebook import scripts_on_path
 from .preprocessors import BEGIN, END, HoleError, punch, regions
 
 # The same wherever it is built: no Python patch version, no local kernel name.
@@ -292,7 +291,7 @@ def generate(root: Path, source: Path, release: Path, units: list[str], gradeboo
     if not gradebook:
         config.SaveCells.enabled = False
         config.GenerateAssignment.no_database = True
-    with _scripts_on_path():
+    with scripts_on_path():
         for unit in units:
             course = CourseDirectory(config=config, assignment_id=unit)
             result = capture_log(GenerateAssignment(coursedir=course, config=config))
@@ -306,17 +305,6 @@ def _advice(result: Mapping[str, Any]) -> str:
         return ("The gradebook holds submissions of this unit, and an exercise, a check or a chapter was added or "
                 "removed. Export the grades, move .nbgrader/gradebook.db aside, and build again")
     return "nbgrader said:\n" + "\n".join(log.strip().split("\n")[-15:])
-
-
-@contextlib.contextmanager
-def _scripts_on_path() -> Iterator[None]:
-    """nbgrader calls `alembic` by name, which an environment that is not activated does not offer."""
-    before = os.environ.get("PATH", "")
-    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), str(Path(sys.executable).parent), before])
-    try:
-        yield
-    finally:
-        os.environ["PATH"] = before
 
 
 def release_problems(chapter: Chapter, path: Path) -> list[str]:

@@ -7,10 +7,12 @@ An instructor's own settings (a PostgreSQL db_url, say) go into ~/.jupyter/nbgra
 """
 from pathlib import Path
 
-from nbgrader.converters import Autograde, GenerateAssignment
-from nbgrader.preprocessors import ClearSolutions, SaveAutoGrades
+from jupyter_core.paths import jupyter_config_dir
+from nbgrader.converters import GenerateAssignment
+from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, ClearSolutions
 
-from autograder.preprocessors import ClearHoles, FailClosed
+from autograder.autograde import GradeSubmission, SaveMarks, Submissions
+from autograder.preprocessors import ClearHoles
 
 c = get_config()  # noqa: F821 (nbgrader puts it there)
 
@@ -27,9 +29,13 @@ c.CourseDirectory.db_url = f"sqlite:///{root / '.nbgrader' / 'gradebook.db'}"
 
 c.GenerateAssignment.preprocessors = [ClearHoles if step is ClearSolutions else step
                                       for step in GenerateAssignment.preprocessors.default()]
-steps = Autograde.autograde_preprocessors.default()
-steps.insert(steps.index(SaveAutoGrades), FailClosed)
-c.Autograde.autograde_preprocessors = steps
+# Formgrader's button and `nbgrader autograde` grade as `autograder grade` does: in the sandbox, with the same marks.
+c.Autograde.exporter_class = Submissions
+c.Autograde.sanitize_preprocessors = [GradeSubmission]
+c.Autograde.autograde_preprocessors = [SaveMarks, AssignLatePenalties, CheckCellMetadata]
 
-c.OverwriteCells.add_missing_cells = True  # a deleted test cell would wait for a manual grade for ever
-c.Execute.timeout = 60  # seconds a cell; the first one imports jax
+c.Execute.timeout = 60  # seconds a cell, for the Validate button; the first one imports jax
+
+# Jupyter would let JUPYTER_CONFIG_PATH, which names this file, win over the instructor's own.
+if (own := Path(jupyter_config_dir(), "nbgrader_config.py")).exists() and own.resolve() != Path(__file__).resolve():
+    load_subconfig(own.name, str(own.parent))  # noqa: F821

@@ -1,13 +1,11 @@
-"""preprocessors: what nbgrader's own steps lack. An answer out, a hole in; no score, no points. Next: build.py.
+"""preprocessors: an answer out, a hole in. Next: build.py.
 
-nbgrader_config.py puts `ClearHoles` where `ClearSolutions` stood and `FailClosed` before the marks are saved.
+nbgrader_config.py puts `ClearHoles` where nbgrader has `ClearSolutions`.
 """
 import ast
-import math
 
-from nbformat.v4 import new_output
 from nbgrader import utils
-from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
+from nbgrader.preprocessors import ClearSolutions
 
 BEGIN, END = "BEGIN SOLUTION", "END SOLUTION"
 
@@ -96,35 +94,6 @@ class ClearHoles(ClearSolutions):
             return super()._replace_solution_region(cell, language)
         cell.source = punch(cell.source, exercise_of(cell.metadata.nbgrader.grade_id))
         return True
-
-
-class FailClosed(NbGraderPreprocessor):
-    """Only a check's score earns points: nbgrader gives full marks to a test cell that shows no number, or NaN.
-
-    A warning beside a score does not cost the points, as it would in nbgrader; it moves to stdout, still to be read.
-    """
-
-    def preprocess_cell(self, cell, resources, index):
-        if not utils.is_grade(cell) or utils.is_solution(cell) or cell.cell_type != "code":
-            return cell, resources
-        scores = [output for output in cell.outputs if output.output_type == "execute_result"]
-        failed = any(output.output_type == "error" for output in cell.outputs)
-        if not failed and len(scores) == 1 and _score(scores[0], float(cell.metadata.nbgrader.points)):
-            for output in cell.outputs:
-                if output.output_type == "stream":
-                    output.name = "stdout"
-        elif not failed:
-            why = f"{cell.metadata.nbgrader.grade_id} showed no score, so it earns no points"
-            cell.outputs.insert(0, new_output("error", ename="NoScore", evalue=why, traceback=[f"NoScore: {why}"]))
-        return cell, resources
-
-
-def _score(output, points: float) -> bool:
-    try:
-        score = float(output.data.get("text/plain", ""))
-    except ValueError:
-        return False
-    return math.isfinite(score) and 0 <= score <= points
 
 
 def exercise_of(grade_id: str) -> str:

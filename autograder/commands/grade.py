@@ -7,7 +7,7 @@ from ..batch import grade_all
 from ..grade import Grader
 from ..report import table, write
 from ..submissions import find
-from . import RESULTS, command, course_of, exit_code, grading_options, sandbox_of
+from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, sandbox_of
 
 
 def add(commands) -> None:
@@ -22,6 +22,7 @@ def add(commands) -> None:
     p.add_argument("--jobs", type=int, default=1, metavar="N", help="how many submissions at once (default: 1)")
     p.add_argument("--out", default=str(RESULTS), metavar="DIR",
                    help="where the results go (default: .nbgrader/results)")
+    gradebook.option(p, "the course's own, if the submissions lie where nbgrader has them")
     grading_options(p)
 
 
@@ -46,4 +47,4 @@ def run(options, console, errors) -> int:
     console.print(table(reports, console.width))
     for path in written:
         errors.print(f"written: {path}", markup=False, highlight=False)
-    return exit_code(reports)
+    return max(exit_code(reports), gradebook.after_grading(options, reports, submissions, course, errors))

@@ -1,0 +1,97 @@
+"""autograder gradebook: results -> nbgrader's gradebook. The work is in ../gradebook.py and ../shown.py."""
+from pathlib import Path
+
+from rich.console import Console
+
+from ..course import Course
+from ..grade import Report
+from ..report import read
+from ..submissions import Submission, find
+from . import FAULT, OK, checks_option, command, results_option
+
+ADDRESSES = "sqlite:////path/gradebook.db or postgresql+psycopg://user:password@host/name"
+
+
+def add(commands) -> None:
+    p = command(commands, "gradebook", "write results into nbgrader's gradebook",
+                "Writes what `grade` found into nbgrader's gradebook, for Formgrader and `nbgrader export`. What was\n"
+                "given by hand stays: points, extra credit, comments. `grade` does this by itself for submissions in\n"
+                ".nbgrader/submitted; this is for another gradebook, and for when it could not be written.", run, """
+  autograder gradebook                                                the last results, into the course's gradebook
+  autograder gradebook --gradebook postgresql+psycopg:///course       into a PostgreSQL database""")
+    results_option(p)
+    option(p, "the course's own")
+    p.add_argument("--release", default=Course().release, metavar="DIR", help="the released notebooks, by unit")
+    checks_option(p)
+
+
+def option(p, default: str) -> None:
+    p.add_argument("--gradebook", metavar="URL", default="",
+                   help=f"nbgrader's gradebook: {ADDRESSES}; `none`: leave it alone (default: {default})")
+
+
+def run(options, console, errors) -> int:
+    from .. import gradebook  # needs nbgrader, which grading does not
+    course = Course(str(Path(options.release).resolve()), tuple(options.checks or Course().checks))
+    reports, where = read(options.results), gradebook.settings()
+    submitted = Path(where.root, where.submitted_directory)
+    submissions = find([str(submitted)], course) if submitted.is_dir() else []
+    return _write(options.gradebook or where.db_url, reports, submissions, course, errors, where, options.results)
+
+
+def after_grading(options, reports: list[Report], submissions: list[Submission], course: Course,
+                  errors: Console) -> int:
+    """What `grade` does last: OK, or FAULT if the gradebook could not be written."""
+    if options.gradebook == "none":
+        return OK
+    where = None
+    if not options.gradebook:
+        try:
+            from .. import gradebook
+        except ImportError:  # no nbgrader here: a worker's machine, say
+            return OK
+        where = gradebook.settings()
+        submitted = Path(where.root, where.submitted_directory).resolve()
+        if not submissions or not all(Path(p).resolve().is_relative_to(submitted)
+                                      for s in submissions for p in s.paths):
+            return OK
+    from .. import gradebook
+    where = where or gradebook.settings()
+    return _write(options.gradebook or where.db_url, reports, submissions, course, errors, where, options.out)
+
+
+def _write(url: str, reports: list[Report], submissions: list[Submission], course: Course, errors: Console, where,
+           results: Path) -> int:
+    from .. import gradebook
+    folders = {Path(p).parent for s in submissions for p in s.paths}
+    try:
+        written = gradebook.write(reports, url, course, gradebook.times_of(folders), where.config)
+    except gradebook.GradebookError as error:
+        again = "" if url == where.db_url else f" --gradebook '{gradebook.shown(url)}'"
+        errors.print(f"autograder: {error}\nNo mark is lost: all are in {results}. When it can be written again:\n"
+                     f"  autograder gradebook --results {results}{again}", markup=False, highlight=False, style="bold",
+                     soft_wrap=True)
+        return FAULT
+    errors.print(f"written: {written.students} students' marks into {gradebook.shown(url)} ({written.changed} new or "
+                 "changed)", markup=False, highlight=False, soft_wrap=True)
+    for line in written.left_out:
+        errors.print(f"no marks to write: {line}", markup=False, highlight=False, soft_wrap=True)
+    return _show(reports, submissions, course, errors, where) if url == where.db_url else OK
+
+
+def _show(reports: list[Report], submissions: list[Submission], course: Course, errors: Console, where) -> int:
+    """The notebooks beside the marks, for submissions of which there are both."""
+    from .. import shown
+    submitted, code = Path(where.root, where.submitted_directory).resolve(), OK
+    graded = {(r.student, r.digest): r for r in reports if r.status == "graded"}
+    for s in submissions:
+        report = graded.get((s.student, s.digest))
+        if report is None or not all(Path(p).resolve().is_relative_to(submitted) for p in s.paths):
+            continue
+        try:
+            shown.write(s, report, course, Path(where.root, where.autograded_directory, s.student))
+        except Exception as error:  # one that cannot be shown has its marks all the same
+            errors.print(f"{s.student} has marks, but no notebook to show: {type(error).__name__}: {error}",
+                         markup=False, highlight=False, soft_wrap=True)
+            code = FAULT
+    return code

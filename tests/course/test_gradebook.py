@@ -1,0 +1,227 @@
+"""nbgrader's gradebook after `autograder grade`, and after nbgrader's own autograde: the same marks in each."""
+import contextlib
+import csv
+import shutil
+import sqlite3
+
+import pytest
+from nbgrader.api import Gradebook
+
+from autograder import gradebook, report
+from autograder.__main__ import main
+from autograder.course import Course
+from tests.autograder import little_course as little
+
+from .instructor import CHECKS, SUBMISSIONS, Instructor
+
+pytestmark = pytest.mark.classroom
+TESTS = ["test-90-1", "test-90-2", "test-90-3", "test-90-4"]
+MARKS = {(student, little.UNIT): dict(zip(TESTS, marks, strict=True)) for student, (_, marks) in SUBMISSIONS.items()}
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """One `autograder grade` of everything that was collected."""
+    course = Instructor(tmp_path_factory.mktemp("instructor") / "course")
+    course.submit_all()
+    (course.submitted / "half" / little.UNIT / "timestamp.txt").write_text("2026-03-01 10:30:00 CET\n")
+    done = course.run("autograder", "grade", course.submitted, "--out", course.results, "--timeout", "2", "--jobs", "2",
+                      *course.options)
+    assert done.returncode == 2, done.stderr  # one was cut off
+    assert "written: 6 students' marks into sqlite:///" in done.stderr
+    assert "no marks to write: cut_off (unreadable: the file is cut off" in done.stderr
+    return course
+
+
+@pytest.fixture
+def course(graded, tmp_path, monkeypatch):
+    """The same, in a gradebook of the test's own."""
+    url = f"sqlite:///{tmp_path}/gradebook.db"
+    shutil.copy(graded.root / ".nbgrader" / "gradebook.db", tmp_path)
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(graded.root / "config"))
+    return graded, url, Course(str(graded.root / "notebooks"), (CHECKS,)), report.read(graded.results)
+
+
+def contents(url: str) -> str:
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        return "\n".join(connection.iterdump())
+
+
+def test_the_gradebook_has_the_marks_of_the_results(course):
+    _, url, _, reports = course
+    assert gradebook.scores(url) == MARKS
+    assert {(r.student, little.UNIT): [m.points for m in r.marks.values()] for r in reports if r.marks} == \
+        {student: list(marks.values()) for student, marks in MARKS.items()}
+
+
+def test_writing_twice_changes_nothing(course):
+    _, url, released, reports = course
+    before = contents(url)
+    written = gradebook.write(reports, url, released)
+    assert (written.students, written.changed, len(written.left_out)) == (6, 0, 1)
+    assert contents(url) == before
+
+
+def test_what_was_given_by_hand_stays_and_is_looked_at_again_only_if_the_mark_changes(course):
+    _, url, released, reports = course
+    given = {"test-90-2": 0.5, "test-90-3": 2.0}
+    with Gradebook(url) as book:
+        for cell, points in given.items():
+            grade = book.find_grade(cell, little.NAME, little.UNIT, "half")
+            grade.manual_score, grade.extra_credit, grade.needs_manual_grade = points, 0.25, False
+        book.find_comment("ex-90-2", little.NAME, little.UNIT, "half").manual_comment = "Nearly."
+        book.db.commit()
+    half = next(r for r in reports if r.student == "half")
+    half.marks["90.3"].points = 0.0  # its answer got worse; 90.2 is what it was
+    gradebook.write(reports, url, released)
+    with Gradebook(url) as book:
+        found = {c: book.find_grade(c, little.NAME, little.UNIT, "half") for c in TESTS}
+        assert {c: (g.manual_score, g.extra_credit, g.score) for c, g in found.items() if c in given} == \
+            {c: (points, 0.25, points + 0.25) for c, points in given.items()}
+        assert [g.needs_manual_grade for g in found.values()] == [False, False, True, False]
+        comment = book.find_comment("ex-90-2", little.NAME, little.UNIT, "half")
+        assert comment.comment == "Nearly."
+        assert book.find_comment("ex-90-4", little.NAME, little.UNIT, "half").comment == "No response."
+
+
+def test_a_mark_that_is_not_known_leaves_what_was_there(course):
+    _, url, released, reports = course
+    for r in reports:
+        for mark in r.marks.values():
+            mark.points, r.status = None, "fault"
+    written = gradebook.write(reports, url, released)
+    assert written.students == 0 and len(written.left_out) == 7
+    assert gradebook.scores(url) == MARKS
+
+
+def test_when_it_was_handed_in_and_the_penalty_for_being_late(course):
+    graded, url, released, reports = course
+    from traitlets.config import Config
+    with Gradebook(url) as book:
+        assert str(book.find_submission(little.UNIT, "half").timestamp) == "2026-03-01 09:30:00"  # UTC
+        book.update_or_create_assignment(little.UNIT, duedate="2026-03-01 08:00:00")
+    config = Config()
+    config.LateSubmissionPlugin.penalty_method = "zero"  # nothing for what is late
+    times = gradebook.times_of(p.parent for p in graded.submitted.glob("*/*/*.ipynb"))
+    for _ in range(2):
+        gradebook.write(reports, url, released, times, config)
+        with Gradebook(url) as book:
+            late = book.find_submission(little.UNIT, "half")
+            assert (late.score, late.late_submission_penalty) == (3, 3)
+            assert book.find_submission(little.UNIT, "right").late_submission_penalty == 0
+
+
+def test_nbgraders_export_agrees_with_ours(course, tmp_path):
+    graded, url, _, reports = course
+    done = graded.run("nbgrader", "export", "--to", tmp_path / "grades.csv", f"--CourseDirectory.db_url={url}")
+    assert done.returncode == 0, done.stderr
+    theirs = {row["student_id"]: (float(row["score"]), float(row["max_score"]))
+              for row in csv.DictReader((tmp_path / "grades.csv").open())}
+    ours = {row["student"]: (float(row["points"]), float(row["max_points"]))
+            for row in csv.DictReader((graded.results / "results.csv").open(encoding="utf-8-sig")) if row["points"]}
+    assert theirs == ours and len(ours) == 6
+
+
+def test_a_locked_gradebook_loses_nothing_and_the_message_says_how_to_go_on(course, capsys):
+    graded, url, _, _ = course
+    command = ["gradebook", "--results", str(graded.results), "--gradebook", url, *graded.options]
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("DELETE FROM grade")
+        connection.execute("DELETE FROM comment")
+        connection.execute("DELETE FROM submitted_notebook")
+        connection.execute("DELETE FROM submitted_assignment")
+        connection.commit()
+        connection.execute("BEGIN EXCLUSIVE")
+        assert main(command) == 3
+        told = capsys.readouterr().err
+        assert "another program is writing to it (database is locked)" in told and "No mark is lost" in told
+        assert f"autograder gradebook --results {graded.results} --gradebook '{url}'" in told
+        assert "Traceback" not in told
+        connection.rollback()
+    assert main(command) == 0
+    assert gradebook.scores(url) == MARKS
+
+
+@pytest.mark.parametrize("url, words", [
+    ("sqlite:////no/such/folder/gradebook.db", "unable to open database file"),
+    ("gradebook", "is no address of a database"),
+    ("oracle://course@host/x", "needs a driver that is not installed"),
+])
+def test_what_is_no_gradebook_is_said(course, capsys, url, words):
+    graded, _, _, _ = course
+    assert main(["gradebook", "--results", str(graded.results), "--gradebook", url, *graded.options]) == 3
+    assert words in capsys.readouterr().err
+
+
+def test_a_release_with_other_exercises_than_the_gradebook_is_said(course):
+    _, url, released, reports = course
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("UPDATE base_cell SET name = 'test-90-9' WHERE name = 'test-90-4'")
+        connection.commit()
+    with pytest.raises(gradebook.GradebookError, match="another unit9/90_little than the release"):
+        gradebook.write(reports, url, released)
+
+
+# nbgrader's own autograde, which Formgrader's button runs too
+
+@pytest.fixture(scope="module")
+def autograded(graded, tmp_path_factory):
+    """`nbgrader autograde` on the same submissions, after points were given by hand."""
+    course = Instructor(tmp_path_factory.mktemp("autograded") / "course")
+    shutil.copytree(graded.submitted, course.submitted)
+    shutil.copy(graded.root / ".nbgrader" / "gradebook.db", course.root / ".nbgrader")
+    with Gradebook(course.url) as book:
+        grade = book.find_grade("test-90-2", little.NAME, little.UNIT, "half")
+        grade.manual_score, grade.needs_manual_grade = 0.5, False
+        for student in ("right", "twice"):
+            book.remove_submission(little.UNIT, student)
+        book.db.commit()
+    return course, course.run("nbgrader", "autograde", little.UNIT)
+
+
+def test_nbgraders_autograde_gives_the_same_marks(autograded):
+    course, done = autograded
+    assert gradebook.scores(course.url) == \
+        MARKS | {("half", little.UNIT): MARKS["half", little.UNIT] | {"test-90-2": 0.5},
+                 ("cut_off", little.UNIT): dict.fromkeys(TESTS, 0)}, done.stderr
+    with Gradebook(course.url) as book:
+        needs = {s.student.id: s.needs_manual_grade for s in book.assignment_submissions(little.UNIT)}
+        assert needs == {**{student: False for student in SUBMISSIONS}, "cut_off": True}  # it has no mark, and not 0
+        assert book.find_grade("test-90-2", little.NAME, little.UNIT, "cut_off").auto_score is None
+
+
+def test_what_cannot_be_graded_is_said_and_the_others_are(autograded):
+    _, done = autograded
+    assert done.returncode == 1  # nbgrader's way to say that one of them failed
+    assert "cut_off: unreadable: the file is cut off: it was not saved or uploaded to its end" in done.stderr
+    assert "deleted: exercise 90.3: its cell was deleted" in done.stderr
+
+
+def test_formgrader_has_our_notebook_with_the_answers_and_our_results(graded, autograded):
+    for course in (graded, autograded[0]):
+        for student, (_, marks) in SUBMISSIONS.items():
+            shown = course.shown(student)
+            added = [c for c in shown.cells if c.id.startswith("added-")]
+            assert [c.id for c in shown.cells if c not in added] == [c.id for c in little.notebook().cells]
+            outputs = {c.id: c.outputs for c in shown.cells if c.cell_type == "code" and c.outputs}
+            assert [float(outputs[test][0].data["text/plain"]) for test in TESTS] == marks
+            assert outputs.keys() == set(TESTS)  # nothing that the student's code printed
+        cells = {c.id: c for c in course.shown("hostile").cells}
+        card = cells["test-90-1"].outputs[0].data["text/html"]
+        assert "the code stopped (0 of 2 points)" in card and "ended Python (exit status 1)" in card
+        assert "os._exit(1)" in cells["ex-90-1"].source
+        assert "<script>" not in "".join(c.source for c in cells.values() if c.cell_type == "markdown")
+        assert "not in the notebook" in next(c for c in course.shown("deleted").cells if c.id == "ex-90-3").source
+
+
+def test_without_a_sandbox_nbgrader_gives_no_mark_and_says_why(tmp_path):
+    course = Instructor(tmp_path / "course")
+    course.submit("ann", SUBMISSIONS["right"][0])
+    course.submit("bob", SUBMISSIONS["renamed"][0], "renamed")
+    gradebook.write([], course.url, Course(str(course.root / "notebooks"), (CHECKS,)))
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    done = course.run("nbgrader", "autograde", little.UNIT, PATH=str(bare))
+    assert done.returncode == 1 and "bubblewrap (bwrap) is not installed" in done.stderr, done.stderr
+    assert gradebook.scores(course.url) == {}  # nor did nbgrader book 0 for bob's file, which has another name
+    assert not (course.root / ".nbgrader" / "autograded").exists()
