@@ -3,6 +3,8 @@
 Test cells are read from the release, which is ours, never from a submission. Next: transplant.py.
 """
 import ast
+import site
+import sysconfig
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +14,12 @@ import nbformat
 
 from .exercise import EXERCISES, load
 
-ROOT = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parent.parent
+# Installed from a wheel, we have no repository: the release lies with Python's data, and results go to where one is.
+RELEASE = next((p for p in (REPOSITORY / "notebooks", *(Path(base, "share", "pallas-course", "notebooks") for base in
+                                                        (sysconfig.get_path("data"), site.getuserbase())))
+                if p.is_dir()), REPOSITORY / "notebooks")
+ROOT = REPOSITORY if RELEASE.parent == REPOSITORY else Path.cwd()
 
 
 class CourseError(Exception):
@@ -49,7 +56,7 @@ class Notebook:
 class Course:
     """Where the release and the checks are. Small, so that it can be sent to another process."""
 
-    release: str = str(ROOT / "notebooks")
+    release: str = str(RELEASE)
     checks: tuple[str, ...] = ("autograder.checks",)
 
     def __reduce__(self):  # without what was read: another process has to load the checks itself

@@ -119,7 +119,8 @@ def _python() -> str:
 
 def _package_folders() -> list[str]:
     """The site-packages folders in use. Not all of sys.path: an editable install puts the course's own folder there."""
-    found = [*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    found = [*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"),
+             *(p for p in sys.path if Path(p).name in ("site-packages", "dist-packages"))]  # a .pth file may add one
     if site.ENABLE_USER_SITE:
         found.append(site.getusersitepackages())
     return [p for p in dict.fromkeys(map(os.path.realpath, found)) if os.path.isdir(p)]

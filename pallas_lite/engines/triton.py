@@ -19,7 +19,6 @@ from . import gpu
 from .tpu import Memory
 
 MOST_ELEMENTS = 2**20  # of a Triton tensor
-REARRANGED = 32 * 2**10  # bytes of a 16-bit result at a time
 _any_size = contextvars.ContextVar("interpreted, where every size will do", default=False)
 
 
@@ -60,8 +59,7 @@ def shared_memory(traced) -> dict[str, int]:
     in shared memory until it is done: `depth` blocks of each; f32 operands, and small results, are read to registers
     first: one block less, and f32 takes one more of the right-hand side, transposed. Without a pipeline (depth 1) f32
     operands go through one after the other. The result is rearranged there before it is stored, once the operands are
-    gone, where it has 128 columns or more: 128 rows at a time; of 16 bits 32 KiB at a time, and fewer than 128 rows not
-    at all. Not in it: what Triton needs to rearrange other values, in kernels that mix layouts.
+    gone. Not in it: what Triton needs to rearrange other values, in kernels that mix layouts.
     """
     grid, stages, found = gpu.Grid(traced), _stages(traced), {}
     moving = {x.name: x for x in traced.operands if not x.is_output and (grid.along(x) != grid.along(x)[:, :1]).any()}
@@ -77,17 +75,31 @@ def shared_memory(traced) -> dict[str, int]:
         wide = [name for name in found if moving[name].dtype.itemsize >= 4]
         for name in sorted(wide, key=found.get)[:-1]:
             found[name] = 0
-    more = max((_rearranged(x) for x in traced.operands if found and x.is_output), default=0) - sum(found.values())
+    warps = _warps(traced)
+    more = max((_rearranged(x, warps) for x in traced.operands if found and x.is_output), default=0)
+    more -= sum(found.values())
     return found | {"to rearrange the result": more} if more > 0 else found
 
 
-def _rearranged(x) -> int:
-    """Bytes in which a matmul's result is rearranged for the store (measured, docs/gpu.md)."""
+def _rearranged(x, warps) -> int:
+    """Bytes in which a matmul's result is rearranged for the store (measured, docs/gpu.md).
+
+    The matrix unit leaves 16 rows to a warp, a store takes 16 bytes a thread. Rows beyond what the warps take at once
+    lie in registers on both sides, and go through the same memory one after the other.
+    """
     *_, rows, columns = (1, *x.block_shape)
-    size = min(rows, 128) * columns * x.dtype.itemsize
-    if columns < 128 or x.dtype.itemsize < 4 and rows < 128:
-        return 0
-    return size if x.dtype.itemsize >= 4 else min(size, REARRANGED)
+    size = rows * columns * x.dtype.itemsize
+    if rows < 64:
+        return 0 if columns < 128 or x.dtype.itemsize < 4 else size
+    stored_at_once = warps * 32 * 16 // (columns * x.dtype.itemsize)  # rows
+    turns = max(rows // (16 * warps), 1) * (2 if stored_at_once <= 8 else 1) // (2 if x.dtype.itemsize == 4 else 1)
+    return size // max(turns, 1)
+
+
+def _warps(traced):
+    """How many warps run a CUDA block: the call's compiler_params say it, or the size of its largest output block."""
+    most = max((math.prod(x.ref_shape) for x in traced.operands if x.is_output), default=0)
+    return getattr(traced.call.compiler_params, "num_warps", None) or (8 if most >= 2**14 else 4)
 
 
 def _stages(traced):
@@ -172,12 +184,9 @@ def kernel_call(traced, interpret=False):
 
     before = len(tables) + n_scalars
     aliases = {before + i: o for i, x in enumerate(inputs) for o, y in enumerate(outputs) if x.array == y.array}
-    num_warps = getattr(traced.call.compiler_params, "num_warps", None)
-    if num_warps is None:
-        num_warps = 8 if max((math.prod(y.ref_shape) for y in outputs), default=0) >= 2**14 else 4
     f = pallas.pallas_call(kernel, [jax.ShapeDtypeStruct(y.shape, y.dtype) for y in outputs], grid=grid.blocks,
                            input_output_aliases=aliases, name=traced.call.name, interpret=interpret,
-                           compiler_params=plgpu.CompilerParams(num_stages=_stages(traced), num_warps=num_warps))
+                           compiler_params=plgpu.CompilerParams(num_stages=_stages(traced), num_warps=_warps(traced)))
 
     def run(*given):
         token = _any_size.set(bool(interpret))
