@@ -11,7 +11,7 @@ import sys
 
 from rich.console import Console
 
-from .commands import EXIT_CODES, FAULT, UNREADABLE, build, grade, gradebook, selftest, validate
+from .commands import EXIT_CODES, FAULT, UNREADABLE, build, feedback, grade, gradebook, selftest, validate
 from .course import CourseError
 from .report import ResultsError
 from .sandbox import SandboxError
@@ -22,6 +22,7 @@ VERBS = (
     validate,
     grade,
     gradebook,
+    feedback,
 )  # in the order of a course: --help shows them so
 
 

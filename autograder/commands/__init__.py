@@ -36,13 +36,18 @@ def checks_option(p) -> None:
                    help="module or package with checks; may be repeated (default: the course's)")
 
 
+def release_options(p) -> None:
+    """Which course it is: what `course_of` takes."""
+    p.add_argument("--release", default=Course().release, metavar="DIR", help="the released notebooks, by unit")
+    checks_option(p)
+
+
 def grading_options(p) -> None:
     """The options of all that runs student code."""
     p.add_argument("--timeout", type=_seconds, default=20.0, metavar="S",
                    help="seconds of processor time for each cell and each check (default: 20), four times "
                         "that by the clock")
-    p.add_argument("--release", default=Course().release, metavar="DIR", help="the released notebooks, by unit")
-    checks_option(p)
+    release_options(p)
     p.add_argument("--unsafe-no-sandbox", action="store_true",
                    help="run student code with all your rights; only for notebooks that you wrote yourself")
 

@@ -93,6 +93,8 @@ def submissions():
             "90.1": SPY + "open('numpy.py', 'w').write('1/0')\nprint('a' * 150_000_000)\n" + right["90.1"],
             "90.2": "%%time\n时间 = 2.5\ntime = 时间",
             "90.3": "%matplotlib inline\n!true\n" + right["90.3"] + "\n1/0"}), FULL),
+        "right_up_to_four": (little.notebook(right | {
+            "90.1": right["90.1"].replace("range(N)", "range(min(N, 4))")}), [0, 1, 3, 4]),
         "chinese_中文": (little.notebook(), [0, 0, 0, 0]),
     }
     other = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", id="elsewhere")])
@@ -156,6 +158,15 @@ def test_what_cannot_be_read_has_a_row_and_no_mark(graded, name, words):
 ])
 def test_the_message_says_what_happened(graded, name, number, words):
     assert words in graded[1][name]["marks"][number]["message"]
+
+
+def test_a_mark_tells_what_the_notebooks_own_check_says(graded):
+    hidden = graded[1]["right_up_to_four"]["marks"]["90.1"]
+    assert hidden["details"]["smallest failing case"] == "N = 5" and hidden["visible"] == {}
+    forged = graded[1]["patches_the_grader"]["marks"]["90.1"]
+    assert forged["visible"]["smallest failing case"] == "N = 1" and forged["visible"]["message"]
+    assert graded[1]["ends_when_called"]["marks"]["90.1"]["visible"] is None  # nothing was left of it to ask
+    assert graded[1]["all_right"]["marks"]["90.1"]["visible"] is None
 
 
 def test_the_batch_says_that_something_was_unreadable_and_shows_a_row_for_each(graded):

@@ -1,0 +1,31 @@
+"""autograder feedback: results -> a page for each student. The work is in ../feedback.py."""
+from pathlib import Path
+
+from ..course import ROOT
+from ..report import read
+from . import OK, command, course_of, release_options, results_option
+
+
+def add(commands) -> None:
+    p = command(commands, "feedback", "write a page for each student",
+                "Writes one HTML page for each student and unit: mark and verdict of each exercise, what failed, the\n"
+                "smallest failing case, the marked timeline and a hint. A page is one file and needs no network.\n"
+                "Hidden trials are not shown: a page says what the notebook's own check says of the same answer.", run,
+                """
+  autograder feedback                  .nbgrader/feedback/<student>/<unit>/feedback.html, from the last grading
+  autograder feedback --by-notebook    one page a notebook, as `nbgrader release_feedback` wants them
+  autograder feedback --reveal         with what happened in the hidden trials, once they may be known""")
+    results_option(p)
+    p.add_argument("--out", type=Path, default=ROOT / ".nbgrader" / "feedback", metavar="DIR",
+                   help="where the pages go (default: .nbgrader/feedback)")
+    p.add_argument("--reveal", action="store_true", help="show the hidden trials too")
+    p.add_argument("--by-notebook", action="store_true", help="a page for each notebook, named after it")
+    release_options(p)
+
+
+def run(options, console, errors) -> int:
+    from ..feedback import write_pages
+    course = course_of(options)
+    written = write_pages(read(options.results), course, options.out, options.reveal, options.by_notebook)
+    console.print(f"{len(written)} pages in {options.out}", markup=False, highlight=False, soft_wrap=True)
+    return OK

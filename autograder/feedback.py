@@ -1,0 +1,183 @@
+"""feedback: a report -> the page that its student gets: marks, what failed, the smallest failing case, how to go on.
+
+One HTML file that needs nothing else: no network, no script. Hidden trials stay hidden unless `reveal`: what is shown
+is what the notebook's own check says of the same answer (Mark.visible), and of an answer that passes it no more than
+that hidden trials failed. The template escapes all that comes from a report; a student may have written it.
+"""
+import builtins
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from .course import Course, Notebook
+from .exercise import EXERCISES
+from .grade import Mark, Report, clean
+from .report import SIGNS, write_atomic
+from .result import draw
+
+WORDS = {"right": "right", "wrong": "not right yet", "error": "your code stopped", "not done": "not done yet",
+         "missing": "not handed in", "broken": "could not be checked"}
+CODE = ("your line", "got", "expected")  # facts to be set as code
+OTHER = {"nudge", "schedule", "timeline", "message"}  # details with a place of their own
+HINT = re.compile(r"<details>\s*<summary>\s*(Hint [123][^<]*)</summary>(.*?)</details>", re.DOTALL)
+PASSES = ("Your answer passes the check in the notebook, but not the hidden trials: they take other sizes and other "
+          "numbers. Which case does the notebook's check not try? Think of the smallest, and of odd ones.")
+FAULT = "This could not be checked. It is the grader's fault, not yours, and it is no mark: your teacher can see it."
+
+
+def write_pages(reports: list[Report], course: Course, folder: Path, reveal: bool = False,
+                by_notebook: bool = False) -> list[Path]:
+    """Writes <folder>/<student>/<unit>/feedback.html for each; returns the files.
+
+    `by_notebook`: a page for each notebook, named after it, as nbgrader's release_feedback wants them. Of a submission
+    that could not be read no unit is known: <student>/feedback.html.
+    """
+    written, names = [], set()
+    for report in reports:
+        name = folder_name(report.student)
+        while name in names:  # two submissions under one name: both get their page
+            name += "_"
+        names.add(name)
+        for unit, notebooks in units_of(report, course).items():
+            pages = [(n.name, [n]) for n in notebooks] if by_notebook and notebooks else [("feedback", notebooks)]
+            for file, shown in pages:
+                path = folder / name / unit / f"{file}.html"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                written.append(write_atomic(path, page(report, course, shown, reveal)))
+    return written
+
+
+def units_of(report: Report, course: Course) -> dict[str, list[Notebook]]:
+    """Unit -> the notebooks of which the report has marks. One unit without a name for a report without marks."""
+    found: dict[str, list[Notebook]] = {}
+    for n in course.notebooks:
+        if any(t.number in report.marks for t in n.tests.values()):
+            found.setdefault(n.unit, []).append(n)
+    return found or {"": []}
+
+
+def folder_name(student: str) -> str:
+    """A student's name as the name of a folder, whatever it is called.  >>> folder_name("../ada")
+    '.._ada'
+    """
+    name = re.sub(r'[/\\\x00-\x1f]', "_", clean(student)).strip()[:100]
+    return "_" + name if name in ("", ".", "..") else name
+
+
+def page(report: Report, course: Course, notebooks: Iterable[Notebook] | None = None, reveal: bool = False) -> str:
+    """The page, on these notebooks (default: all of which there are marks)."""
+    if notebooks is None:
+        notebooks = [n for some in units_of(report, course).values() for n in some]
+    notebooks = list(notebooks)
+    chapters = [{"title": _title(n), "exercises": [_exercise(t.number, report.marks[t.number], n, reveal)
+                                                  for t in n.tests.values() if t.number in report.marks]}
+                for n in notebooks]
+    marks = [report.marks[e["number"]] for c in chapters for e in c["exercises"]]
+    known = bool(marks) and all(m.points is not None for m in marks)
+    points, most = sum(m.points or 0 for m in marks), sum(m.max_points for m in marks)
+    return _template().render(
+        student=clean(report.student), title=", ".join(dict.fromkeys(n.unit for n in notebooks)) or "Your notebook",
+        total=f"{points:g} of {most:g} points" if known else "", percent=f"{100 * points / (most or 1):.0f}",
+        opening=_opening(report, marks), notes=[clean(w) for w in report.warnings], chapters=chapters,
+        notes_title="What went wrong" if report.status != "graded" else "About your files")
+
+
+def _opening(report: Report, marks: list[Mark]) -> str:
+    if report.status == "unreadable":
+        return ("Your notebook could not be read, so nothing in it was marked. Save it again, check that it opens in "
+                "Jupyter, and hand it in once more.")
+    if report.status == "fault" and not marks:
+        return FAULT
+    right = sum(m.verdict == "right" for m in marks)
+    todo = sum(m.verdict in ("not done", "missing") for m in marks)
+    if right == len(marks):
+        return "All exercises are right. Well done!"
+    if todo == len(marks):
+        return "Nothing is filled in yet. Each exercise below has a hint to begin with."
+    wrong = len(marks) - right - todo
+    return " ".join([f"{right} of {len(marks)} exercises are right."]
+                    + [f"{wrong} to mend: below is where it goes wrong."] * bool(wrong)
+                    + [f"{todo} not done yet."] * bool(todo))
+
+
+def _exercise(number: str, mark: Mark, notebook: Notebook, reveal: bool) -> dict[str, Any]:
+    points = "no mark" if mark.points is None else f"{mark.points:g} of {mark.max_points:g}"
+    return {"number": number, "id": number.replace(".", "-"), "title": EXERCISES[number].title, "points": points,
+            "sign": SIGNS[mark.verdict], "word": WORDS[mark.verdict], "parts": list(_parts(mark, reveal)),
+            "kind": mark.verdict.replace(" ", "-"), "hints": [] if mark.verdict in ("right", "broken") else
+            _hints(notebook, EXERCISES[number].answer_id)}
+
+
+def _parts(mark: Mark, reveal: bool):
+    """What there is to say of a mark: what a student may see, and with `reveal` the hidden trial after it."""
+    if mark.verdict == "broken":
+        yield {"message": FAULT}
+    if mark.verdict in ("wrong", "error"):
+        if mark.visible:
+            yield _part(mark.visible)
+        else:
+            yield _redacted(mark)
+        hidden = {"message": mark.message, **mark.details}
+        if reveal and hidden != mark.visible:
+            yield {"heading": "In the hidden trial"} | _part(hidden)
+
+
+def _part(told: dict[str, str]) -> dict[str, Any]:
+    lines = [(line, "✗" in line) for line in told.get("schedule", "").split("\n")] if told.get("schedule") else []
+    return {"message": told.get("message", ""), "nudge": told.get("nudge", ""), "schedule": lines,
+            "marked": any(bad for _, bad in lines), "picture": _picture(told.get("timeline", "")),
+            "facts": [(label, text, label in CODE) for label, text in told.items() if text and label not in OTHER]}
+
+
+def _redacted(mark: Mark) -> dict[str, Any]:
+    """What may be said of a hidden trial alone: nothing with a number or a text that came out of it."""
+    began = PASSES if mark.visible == {} else "On a hidden trial:"
+    message = mark.message
+    if mark.verdict == "error":
+        name = message.partition(":")[0]
+        known = isinstance(getattr(builtins, name, None), type)  # else a student may have made it up, to carry numbers
+        message = message if _harmless(message) and message.startswith("your code ") else \
+            f"Your code raised {'an' if name[:1] in 'AEIOU' else 'a'} {name}." if known else "Your code stopped."
+        line = {"your line": mark.details.get("your line", "")}
+        return _part({"message": f"{began}\n{message}", **line})
+    shown = message if _harmless(message) and not message.startswith(("Your answer gives", "What your loop")) else ""
+    nudge = mark.details.get("nudge", "")
+    return _part({"message": f"{began}\n{shown}".strip(), "nudge": nudge if _harmless(nudge) else ""})
+
+
+def _harmless(text: str) -> bool:
+    return not re.search(r"""[\d"'\[\]{}]""", text)
+
+
+@functools.lru_cache(1000)  # many students make the same slip, and a picture takes a tenth of a second
+def _picture(timeline: str) -> Markup:
+    return Markup(draw(timeline)) if timeline else Markup("")  # drawn by us, its texts escaped
+
+
+def _title(notebook: Notebook) -> str:
+    first = next((c.source for c in notebook.cells if c.cell_type == "markdown" and c.source.startswith("# ")), "")
+    return first.split("\n")[0].removeprefix("# ") or notebook.name
+
+
+@functools.lru_cache(1000)
+def _hints(notebook: Notebook, answer_id: str) -> list[tuple[str, Markup]]:
+    """The folded hints below an answer cell of the release: our own HTML."""
+    found, here = [], False
+    for cell in notebook.cells:
+        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
+        if grade_id in notebook.answers:
+            here = grade_id == answer_id
+        elif here and cell.cell_type == "markdown":
+            found += [(summary.strip(), Markup(text.strip())) for summary, text in HINT.findall(cell.source)]
+    return found[:3]
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    text = Path(__file__).with_name("feedback.html").read_text(encoding="utf-8")
+    return jinja2.Environment(autoescape=True, undefined=jinja2.ChainableUndefined).from_string(text)

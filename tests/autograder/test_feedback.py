@@ -1,0 +1,161 @@
+"""The page that a student gets: what is on it, what may not be, and where it lies."""
+import re
+from html.parser import HTMLParser
+
+import nbformat
+import pytest
+
+import pallas_lite as pl
+from autograder.__main__ import main
+from autograder.checking import judge
+from autograder.course import Course
+from autograder.exercise import EXERCISES, Trial
+from autograder.feedback import folder_name, page, write_pages
+from autograder.grade import Mark, Report
+from autograder.handle import LocalHandle
+from autograder.report import write
+from autograder.result import draw
+
+from . import little_course as little
+
+HIDDEN = {"smallest failing case": "N = 5", "got": "777", "nudge": "Look at step 5."}
+SEEN = {"message": "The loop has a hazard.", "smallest failing case": "N = 1", "got": "3", "nudge": "Wait for it."}
+EVIL = "<script>alert(1)</script><img src=http://evil.example onerror=alert(2)>'\"&"
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("course")
+    (folder / little.UNIT).mkdir()
+    notebook = little.notebook()
+    hints = "".join(f"<details><summary>Hint {k}: so</summary>\nhint <em>{k}</em>\n</details>\n" for k in (1, 2, 3))
+    place = next(i for i, c in enumerate(notebook.cells) if c.id == "test-90-1")
+    notebook.cells.insert(place + 1, nbformat.v4.new_markdown_cell(hints, id="hints"))
+    nbformat.write(notebook, folder / little.UNIT / f"{little.NAME}.ipynb")
+    return Course(str(folder), ("tests.autograder.little_course",))
+
+
+def marks(**changed):
+    """Full marks, but for some: "90_1" -> a Mark."""
+    full = {n: Mark(p, p, "right", "All hidden trials passed.") for n, p in little.POINTS.items()}
+    return full | {n.replace("_", "."): mark for n, mark in changed.items()}
+
+
+def wrong(visible, verdict="wrong", message="The loop took 5 steps.", details=HIDDEN):
+    return Mark(0.0, 2, verdict, message, details, visible)
+
+
+def report(student="ada", **more):
+    return Report(student, ["a.ipynb"], "0", **more)
+
+
+class Tags(HTMLParser):
+    """All tags and addresses of a page; what is never closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.addresses = set(), [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.addresses += [v for k, v in attrs if k in ("src", "href")]
+        assert not any(k.startswith("on") for k, _ in attrs)
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_what_the_notebooks_check_says_is_shown_and_the_hidden_trial_only_when_revealed(course):
+    told = report(marks=marks(**{"90_1": wrong(SEEN)}))
+    shown, revealed = page(told, course), page(told, course, reveal=True)
+    for words in ("8 of 10 points", "3 of 4 exercises are right. 1 to mend", "A loop: not right yet", "0 of 2",
+                  "N = 1", "Wait for it.", "hint <em>1</em>", "Hint 3: so"):
+        assert words in shown and words in revealed
+    for words in ("777", "N = 5", "step 5", "5 steps"):
+        assert words not in shown and words in revealed
+
+
+@pytest.mark.parametrize("mark, says", [
+    (wrong({}), "passes the check in the notebook"),
+    (wrong({}, message="The loop has a hazard: read before wait."), "a hazard: read before wait."),
+    (wrong({}, message="Your answer gives a value of type Five."), "passes the check in the notebook"),
+    (wrong({}, "error", "ZeroDivisionError: 5 / 0 in 777"), "Your code raised a ZeroDivisionError."),
+    (wrong({}, "error", "FiveError: N = 5"), "Your code stopped."),
+    (wrong(None, "error", "your code ran past the time limit"), "ran past the time limit"),
+    (wrong(None, "error", "your code ended Python (exit status 5)"), "Your code stopped."),
+])
+def test_of_a_hidden_trial_alone_no_number_is_told(course, mark, says):
+    shown = page(report(marks=marks(**{"90_1": mark})), course)
+    assert says in shown and "hint <em>1</em>" in shown
+    for words in ("777", "N = 5", "step 5", "5 steps", "Five", "status 5", "5 / 0"):
+        assert words not in shown
+
+
+def test_a_student_can_write_nothing_into_the_page_but_text(course):
+    evil = {label: EVIL for label in ("message", "smallest failing case", "your line", "got", "expected", "nudge",
+                                      "schedule", "timeline", EVIL)}
+    for told in (report(EVIL, marks=marks(**{"90_1": wrong(evil, message=EVIL, details=evil)}), warnings=[EVIL]),
+                 report(EVIL, status="unreadable", warnings=[EVIL])):
+        for reveal in (False, True):
+            text = page(told, course, reveal=reveal)
+            found = Tags(text)
+            assert not found.open and not found.tags & {"script", "img", "link", "iframe", "object"}
+            assert all(a.startswith("#ex-") for a in found.addresses)
+            assert "default-src 'none'" in text and "&lt;script&gt;" in text
+
+
+@pytest.mark.parametrize("told, words", [
+    (report(marks=marks()), ["10 of 10 points", "Well done!"]),
+    (report(marks={n: Mark(0.0, p, "not done") for n, p in little.POINTS.items()}), ["0 of 10 points", "Nothing is"]),
+    (report(status="unreadable", warnings=["the file is cut off"]), ["could not be read", "the file is cut off"]),
+    (report(status="fault", marks=marks(**{"90_1": Mark(None, 2, "broken", "KeyError: 'secret'")})),
+     ["no mark", "not yours"]),
+    (report(status="fault", warnings=["no memory"]), ["not yours"]),
+])
+def test_every_kind_of_submission_has_its_page(course, told, words):
+    text = page(told, course)
+    assert all(w in text for w in words) and "secret" not in text
+    assert ("points</p>" in text) == (told.status == "graded")
+    assert not Tags(text).open and not re.search(r"https?:", text)
+
+
+def test_the_timeline_is_drawn_with_its_wrong_spot(course):
+    def no_wait(N, A, X, Y, B):
+        for i in range(N):
+            pl.copy_in_start(A[i], X[0])
+            pl.compute(X[0], Y[0])
+            pl.copy_out_start(Y[0], B[i])
+            pl.copy_out_wait(Y[0])
+    _ = course.notebooks
+    result = judge(EXERCISES["90.1"], LocalHandle(no_wait), Trial("90.1"))
+    drawn = draw(result.drawing())
+    assert re.sub('src=".*', "", drawn) == re.sub('src=".*', "", result.picture()) and "no_wait on toy" in drawn
+    text = page(report(marks=marks(**{"90_1": wrong(SEEN | {
+        "timeline": result.drawing(), "schedule": result.table()})})), course)
+    assert drawn in text and "<b>" in text and "the wrong row marked" in text
+    assert len(text) < 60_000
+    assert draw("{") == draw("") == draw("[1]") == ""
+
+
+def test_where_the_pages_lie(course, tmp_path):
+    def lie(reports, **more):
+        return [p.relative_to(tmp_path).as_posix() for p in write_pages(reports, course, tmp_path, **more)]
+    ann, file = report("张伟", marks=marks()), f"{little.UNIT}/feedback.html"
+    assert lie([ann, report(".."), report("a/../b", marks=marks()), ann]) == [
+        f"张伟/{file}", "_../feedback.html", f"a_.._b/{file}", f"张伟_/{file}"]
+    assert lie([ann], by_notebook=True) == [f"张伟/{little.UNIT}/{little.NAME}.html"]  # nbgrader's names
+    assert folder_name("") == "_"
+
+
+def test_the_command(course, tmp_path, capsys):
+    given = ["--release", course.release, "--checks", *course.checks, "--results", str(tmp_path / "results")]
+    assert main(["feedback", *given]) == 2 and "grade PATH" in capsys.readouterr().err
+    write([report(marks=marks(**{"90_1": wrong(SEEN)}))], tmp_path / "results")
+    assert main(["feedback", *given, "--out", str(tmp_path / "pages")]) == 0
+    text = (tmp_path / "pages" / "ada" / little.UNIT / "feedback.html").read_text(encoding="utf-8")
+    assert "N = 1" in text and "777" not in text
+    assert main(["feedback", *given, "--out", str(tmp_path / "pages"), "--reveal"]) == 0
+    assert "777" in (tmp_path / "pages" / "ada" / little.UNIT / "feedback.html").read_text(encoding="utf-8")
