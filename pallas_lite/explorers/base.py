@@ -11,12 +11,21 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..errors import PallasLiteError
-from ..timeline import unit_of
+from ..plot.timeline import height
+from ..schedule import Schedule
+from ..show import svg
+from ..timeline import Timeline, unit_of
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
+
+# What a mouse finds in a drawing: boxes that stay unseen until it rests on one, or until they are chosen.
+TOUCH = ("<style>.pallas-lite-touch rect {fill: transparent; stroke-width: 3px} .pallas-lite-touch:hover rect, "
+         ".pallas-lite-touch.now rect {stroke: #111}</style>")
 
 _cells: dict[str, tuple[str, dict, list]] = {}  # cell -> its last run, settings before that run, explorers made in it
 
@@ -29,7 +38,7 @@ class Explorer:
 
     def __init__(self, settings: dict[str, Any]):
         self.first = self.settings = settings
-        self._busy, self._image = False, None
+        self._busy, self._image, self._parts = False, None, {}
         take_over(self, *_cell())
 
     # -- what a subclass gives
@@ -49,6 +58,13 @@ class Explorer:
     def figure(self) -> Figure:
         """The same for places that show no widgets, drawn whole."""
         raise NotImplementedError
+
+    def part(self, what: str, key, draw: Callable[[], Figure], over=lambda ax: ()) -> tuple[Figure, str]:
+        """A part of the picture, and its SVG with what lies `over` its axes: made anew only for another `key`."""
+        if what not in self._parts or self._parts[what][0] != key:
+            figure = draw()
+            self._parts[what] = key, figure, laid_over(svg(figure.axes[0], what), [TOUCH, *over(figure.axes[0])])
+        return self._parts[what][1:]
 
     def png(self) -> bytes:
         """`figure` as a file."""
@@ -133,7 +149,7 @@ class Explorer:
                 todo += getattr(widget, "children", ())
                 todo += [getattr(widget, part, None) for part in ("style", "layout")]
                 widget.close()
-        self._image = None
+        self._image, self._parts = None, {}
 
     def _moved(self, _=None):
         if not self._busy:
@@ -202,7 +218,37 @@ def button(w, text: str, tip: str, act: Callable[[], Any]):
 def laid_over(drawing: str, marks: list[str]) -> str:
     """SVG elements on top of a drawing of show.svg: what moves, where the drawing itself stays."""
     at = drawing.rindex("</svg>")
-    return drawing[:at] + "".join(marks) + drawing[at:]
+    return "".join([drawing[:at], *marks, drawing[at:]])
+
+
+def touch(ax: Axes, words: str, boxes, now: bool = False) -> str:
+    """An SVG element over boxes of a drawing: the mouse outlines them all, and reads `words`; `now`: outlined anyway.
+
+    A box is its corners in the data of `ax`, a row each.
+    """
+    points, top = 72 / ax.figure.dpi, ax.figure.get_figheight() * 72  # SVG counts from the top, in points
+    corners = ax.transData.transform(np.reshape(boxes, (-1, 2))).reshape(len(boxes), -1, 2) * points
+    rects = [f'<rect x="{left:.1f}" y="{top - high:.1f}" width="{right - left:.1f}" height="{high - low:.1f}"/>'
+             for (left, low), (right, high) in zip(corners.min(1).tolist(), corners.max(1).tolist(), strict=True)]
+    return (f'<g class="pallas-lite-touch{" now" if now else ""}"><title>{html.escape(words)}</title>'
+            f'{"".join(rects)}</g>')
+
+
+def touch_steps(ax: Axes, timeline: Timeline, steps: range, last: float | None = None, now: bool = False) -> list[str]:
+    """Over a timeline: what each of these steps does, in its boxes. `last`: the end of the time axis, in seconds."""
+    boxes, spans = {}, [s for s in timeline.spans if s.step in steps]
+    unit = unit_of(last or max(s.end for s in spans))[0]
+    for s in spans:
+        if not s.waiting:
+            y = height(s.lane)
+            boxes.setdefault(s.step, []).append([(s.start / unit, y - 0.42), (s.end / unit, y + 0.42)])
+    return [touch(ax, "\n".join([f"step {step}", *happens(timeline.schedule, step)]), found, now)
+            for step, found in boxes.items()]
+
+
+def happens(schedule: Schedule, step: int) -> list[str]:
+    """What the program does in a step, in order: a call each, with its block and slot."""
+    return [schedule.describe(schedule[n]) for n in np.flatnonzero(schedule.columns.step == step)]
 
 
 def show_time(seconds: float) -> str:

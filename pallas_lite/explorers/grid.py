@@ -4,52 +4,31 @@ A slider walks through the steps; every operand's array lies there with the step
 copies and waits stand beside it in order, and the timeline points at the step. The rest is base.py's.
 """
 import html
-from collections import defaultdict
 from functools import cached_property
 
-import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Polygon
 
-from ..errors import SpecError
-from ..hardware import TPU_V5E, Machine
+from ..hardware import Machine
 from ..plot import plot_grid, plot_timeline
-from ..plot.grid import Sheets, visits_of
-from ..plot.timeline import height
+from ..plot.grid import Sheets, Visit, visits_of
 from ..schedule import Schedule
-from ..show import svg
-from ..timeline import CORE, Timeline, unit_of
-from .base import Explorer, button, laid_over, show_time
+from ..timeline import Timeline
+from .base import Explorer, button, happens, laid_over, show_time, touch, touch_steps
 
 SHOWN = 3  # operands side by side
+HIGH = 2.85  # inches, of their picture
 AROUND = 12  # steps of the timeline on show at once
-
-
-def explore(call, *operands, machine: Machine = TPU_V5E) -> "GridExplorer":
-    """Walk through a `pallas_call(...)` on these operands (arrays or ShapeDtypeStructs), step by step.
-
-    Nothing is computed: the call is traced. Also takes a trace, as `explore(f.trace(x, y))`. Raises SpecError for what
-    is neither, and what `trace` raises.
-    """
-    trace = call if hasattr(call, "schedule") and not operands else None
-    if trace is None:
-        if not hasattr(call, "trace"):
-            raise SpecError("explore takes a pallas_call(…) and its operands, or a trace: explore(f, x, y), or "
-                            "explore(f.trace(x, y)).")
-        trace = call.trace(*operands)
-    if not trace.steps or not trace.operands:
-        raise SpecError("explore: this call has no steps, or no operand that is copied block by block. To see a "
-                        "kernel's own copies, print f.trace(…).schedule.")
-    return GridExplorer(trace, machine)
+FINE = 400  # blocks: with more of them, each as a box of its own is too much for a page, and the mouse finds none
 
 
 class GridExplorer(Explorer):
-    """What `explore` returns. `step` is where it stands; `set(step=…)` walks from code."""
+    """What `explore` returns first of all. `step` is where it stands; `set(step=…)` walks from code."""
 
     what = "Blocks and timeline at a step."
 
     def __init__(self, trace, machine: Machine):
-        self.trace, self.machine, self._drawn = trace, machine, None
+        self.trace, self.machine = trace, machine
         super().__init__({"step": 0})
 
     @property
@@ -90,25 +69,17 @@ class GridExplorer(Explorer):
 
     def happens(self) -> list[str]:
         """What the program does in this step, in order."""
-        return [self.schedule.describe(e) for e in self._events[self.step]]
+        return happens(self.schedule, self.step)
 
     @cached_property
-    def _events(self) -> dict[int, list]:
-        """The events of each step."""
-        found = defaultdict(list)
-        for e in self.schedule:
-            found[e.step].append(e)
-        return found
-
-    @cached_property
-    def _runs(self) -> dict[int, tuple[float, float]]:
-        """When each step begins and ends."""
-        return {s.step: (s.start, s.end) for s in self.timeline.spans if s.lane == CORE and not s.waiting}
+    def _visits(self) -> dict[str, list[Visit]]:
+        """The visits of each operand on show."""
+        return {x.name: visits_of(self.blocks[x.name]) for x in self.schedule.operands[:SHOWN]}
 
     @cached_property
     def _sheets(self) -> list[Sheets]:
         """Where the blocks of each operand on show lie in its picture."""
-        return [Sheets(x, visits_of(self.blocks[x.name])) for x in self.schedule.operands[:SHOWN]]
+        return [Sheets(x, self._visits[x.name]) for x in self.schedule.operands[:SHOWN]]
 
     @cached_property
     def blocks(self) -> dict[str, list]:
@@ -126,63 +97,75 @@ class GridExplorer(Explorer):
 
     # -- picture
 
-    def _figure(self, first: int) -> Figure:
-        """All that stays the same from step to step: the arrays, and the timeline of the steps from `first` on."""
-        shown = self.schedule.operands[:SHOWN]
-        figure, wide = Figure(figsize=(9, 4.7)), 0.94 / len(shown)
-        for number, x in enumerate(shown):
-            ax = figure.add_axes((0.05 + number * wide, 0.47, wide - 0.05, 0.43))
-            plot_grid(self.trace, x.name, None, ax)
+    def _arrays(self, figure) -> Figure:
+        """All that stays the same from step to step: the arrays and their blocks."""
+        wide, keys = 0.94 / len(self._sheets), {}
+        for number, sheets in enumerate(self._sheets):
+            ax = figure.add_axes((0.05 + number * wide, 0.2, wide - 0.05, 0.65))
+            plot_grid(self.trace, sheets.x.name, None, ax)
+            keys |= {key.get_label(): key for key in ax.get_legend().legend_handles}
             for extra in (*ax.texts, *ax.lines, ax.get_legend()):  # too small to read here
                 extra.remove()
-            ax.set_title(f"{x.array}, {'output' if x.is_output else 'input'}", fontsize=10, loc="left")
-        plot_timeline(self.timeline, figure.add_axes((0.075, 0.09, 0.915, 0.3)), title="",
-                      steps=range(first, first + AROUND))
+            for boxes in ax.collections:
+                boxes.set_rasterized(len(sheets.blocks()) > FINE)
+            ax.set_title(f"{sheets.x.array}, {'output' if sheets.x.is_output else 'input'}", fontsize=10, loc="left")
+        figure.legend(handles=list(keys.values()), loc="lower left", bbox_to_anchor=(0.04, 0), ncols=5, fontsize=9,
+                      frameon=False)
         return figure
 
-    def _lights(self, figure: Figure) -> list[tuple[np.ndarray, str]]:
-        """What moves: the corners of the lit blocks and of the step, in points from the lower left, and a word each."""
-        points, found = 72 / figure.dpi, []
-        *grids, lanes = figure.axes
-        for ax, sheets in zip(grids, self._sheets, strict=True):
-            x, block = sheets.x, self._block(sheets.x)
-            if block is not None:
-                box = sheets.box(block)
-                words = "stays" if self._stays(x) else "made" if x.is_output else "copied"
-                found.append((ax.transData.transform(box) * points, f"{x.show(block)} {words}"))
-        (start, end), unit = self._runs[self.step], unit_of(self.timeline.total)[0]
-        y = height(CORE)
-        corners = [(start / unit, y - 0.46), (end / unit, y + 0.46)]
-        found.append((lanes.transData.transform(corners) * points, ""))
-        return found
+    def _lanes(self, figure, selected: int | None = None) -> Figure:
+        """The timeline of the steps around this one."""
+        plot_timeline(self.timeline, figure.add_axes((0.075, 0.23, 0.915, 0.75)), title="", steps=self._page,
+                      selected=selected)
+        return figure
+
+    @property
+    def _page(self) -> range:
+        first = self.step // AROUND * AROUND
+        return range(first, min(first + AROUND, self.trace.steps))
+
+    def _said(self, x) -> str:
+        return f"{x.show(self._block(x))} {'stays' if self._stays(x) else 'made' if x.is_output else 'copied'}"
 
     def picture(self) -> str:
-        first = self.step // AROUND * AROUND
-        if self._drawn is None or self._drawn[0] != first:
-            figure = self._figure(first)
-            self._drawn = first, figure, svg(figure.axes[0], self.what)
-        _, figure, text = self._drawn
-        # A box laid over a drawing that stays: a redraw of all takes ten times as long.
-        height, marks = figure.get_figheight() * 72, []
-        for corners, words in self._lights(figure):
-            (left, low), (right, high) = corners.min(0), corners.max(0)
-            marks.append(f'<rect x="{left - 1:.1f}" y="{height - high - 1:.1f}" width="{right - left + 2:.1f}" '
-                         f'height="{high - low + 2:.1f}" fill="none" stroke="#111111" stroke-width="3.5"/>')
-            if words:
-                top = height - figure.axes[len(marks) - 1].bbox.ymin * 72 / figure.dpi + 14
-                x = figure.axes[len(marks) - 1].bbox.xmin * 72 / figure.dpi
-                marks[-1] += (f'<text x="{x:.0f}" y="{top:.0f}" style="font: 11px sans-serif" fill="#111111">'
-                              f"{html.escape(words)}</text>")
-        return laid_over(text, marks)
+        # Boxes laid over drawings that stay: a redraw of all takes a hundred times as long.
+        figure, arrays = self.part("Blocks of each operand", 0, lambda: self._arrays(Figure(figsize=(9, HIGH))),
+                                   lambda ax: self._touch_blocks(ax.figure))
+        marks = []
+        for ax, sheets in zip(figure.axes, self._sheets, strict=True):
+            lit = self._block(sheets.x)
+            if lit is not None:
+                left, low = ax.bbox.xmin * 72 / figure.dpi, 72 * HIGH - ax.bbox.ymin * 72 / figure.dpi + 14
+                marks += [touch(ax, sheets.x.show(lit), [sheets.box(lit)], now=True),
+                          f'<text x="{left:.0f}" y="{low:.0f}" style="font: 11px sans-serif" fill="#111111">'
+                          f"{html.escape(self._said(sheets.x))}</text>"]
+        t, page = self.timeline, self._page
+        last = max(s.end for s in t.spans if s.step in page)
+        figure, lanes = self.part("Timeline", page, lambda: self._lanes(Figure(figsize=(9, 1.85))),
+                                  lambda ax: touch_steps(ax, t, page, last))
+        now = touch_steps(figure.axes[0], t, range(self.step, self.step + 1), last, now=True)
+        return laid_over(arrays, marks) + laid_over(lanes, now)
+
+    def _touch_blocks(self, figure: Figure) -> list[str]:
+        """Over the arrays: the steps and the slots of each block."""
+        found = []
+        for ax, sheets in zip(figure.axes, self._sheets, strict=True):
+            x, steps = sheets.x, {}
+            for number, visit in enumerate(self._visits[x.name] if len(sheets.visited) <= FINE else ()):
+                words = f"step{'s' * (visit.last > visit.first)} {visit}, slot {x.show_slot(number % x.depth)}"
+                steps.setdefault(visit.block, [x.show(visit.block)]).append(words)
+            found += [touch(ax, "\n".join(words[:12]), [sheets.box(block)]) for block, words in steps.items()]
+        return found
 
     def figure(self) -> Figure:
-        figure = self._figure(self.step // AROUND * AROUND)
-        for (corners, words), ax in zip(self._lights(figure), figure.axes, strict=True):
-            box = ax.transData.inverted().transform(corners * figure.dpi / 72)
-            (left, low), (right, high) = box.min(0), box.max(0)
-            ax.add_patch(Rectangle((left, low), right - left, high - low, fill=False, ec="#111111", lw=3.5, zorder=9))
-            if words:
-                ax.text(0, -0.02, words, transform=ax.transAxes, va="top", fontsize=10)
+        figure = Figure(figsize=(9, HIGH + 1.85))
+        above, below = figure.subfigures(2, height_ratios=(HIGH, 1.85))
+        self._lanes(below, int(self.schedule.runs[self.step]))
+        for ax, sheets in zip(self._arrays(above).axes, self._sheets, strict=True):
+            lit = self._block(sheets.x)
+            if lit is not None:
+                ax.add_patch(Polygon(sheets.box(lit), fill=False, ec="#111111", lw=3.5, zorder=9))
+                ax.text(0, -0.02, self._said(sheets.x), transform=ax.transAxes, va="top", fontsize=10)
         return figure
 
     # -- controls
@@ -204,7 +187,3 @@ class GridExplorer(Explorer):
             if any(blocks[step] != blocks[self.step] for blocks in self.blocks.values()):
                 return step - self.step
         return 0
-
-    def close(self) -> None:
-        super().close()
-        self._drawn = None

@@ -1,8 +1,13 @@
 """schedule: α, β, F, N and depth under sliders -> the pipeline's timeline, redrawn at each move.
 
-In: numbers. They become operands, a Schedule (engines/record.py) and a Timeline; plot/ draws it. The rest is base.py's.
+In: numbers, or a trace of a call. They become a Schedule (engines/record.py) and a Timeline; plot/ draws it. The rest
+is base.py's.
 """
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..engines.record import record
@@ -10,13 +15,13 @@ from ..errors import SpecError
 from ..hardware import TOY, Machine
 from ..plot import plot_timeline
 from ..schedule import Schedule
-from ..show import svg
 from ..specs import Operand
 from ..timeline import Timeline, timeline
-from .base import Explorer, show_number, show_time
+from .base import Explorer, happens, laid_over, show_number, show_time, touch_steps
 
 FACTORS = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 1, 1.5, 2, 3, 4, 8)  # β and F move in these, from the machine's own
-MOST_STEPS, MOST_SLOTS = 1000, 8
+MOST_STEPS, MOST_SLOTS = 10_000, 8
+DRAWN = 64  # steps on show at once: of a longer pipeline, those around the chosen one
 
 
 def schedule_explorer(steps: int = 8, depth: int = 2, alpha: float | None = None, beta: float | None = None,
@@ -33,44 +38,61 @@ def schedule_explorer(steps: int = 8, depth: int = 2, alpha: float | None = None
     """
     changes = {"alpha": alpha, "beta": beta, "flops": flops}
     machine = machine.with_(**{k: float(v) for k, v in changes.items() if v is not None})
-    return ScheduleExplorer(steps, depth, machine, block_bytes, step_flops)
+    for name, value, most in (("steps", steps, MOST_STEPS), ("depth", depth, MOST_SLOTS)):
+        if not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
+            raise SpecError(f"schedule_explorer({name}={value!r}): give a whole number from 1 to {most}.")
+    if machine.alpha < 0 or machine.beta <= 0 or machine.flops <= 0 or block_bytes < 1 or step_flops < 0:
+        raise SpecError("schedule_explorer: alpha must be 0 or more; beta, flops and block_bytes more than 0.")
+    size = int(block_bytes)
+
+    def program(n: int, depth: int) -> Schedule:
+        blocks, byte = [(i,) for i in range(n)], np.dtype("uint8")
+        return record(n, [Operand(slot, array, slot == "Y", depth, (n * size,), byte, (size,), (), blocks)
+                          for slot, array in (("X", "A"), ("Y", "B"))], float(step_flops))
+    asked = int(steps), int(depth), machine, size, float(step_flops)
+    return ScheduleExplorer(program, int(steps), int(depth), machine, step_flops / machine.flops, asked)
+
+
+def of_trace(trace, machine: Machine) -> "ScheduleExplorer":
+    """The same sliders for a call: all of its own but N, which its grid decides; `depth` is that of every operand."""
+    own, depth = trace.timeline(machine), max(x.depth for x in trace.operands)
+
+    def program(n: int, d: int) -> Schedule:
+        if d == depth:
+            return own.schedule  # as written: each operand with its own
+        found = record(n, [replace(x, depth=d) for x in trace.operands])
+        return replace(own.schedule, events=found.events, operands=found.operands)
+    asked = trace.call.name, trace.to_plain()["grid"], depth, machine
+    return ScheduleExplorer(program, trace.steps, depth, own.machine, own.step_seconds, asked, own_steps=True)
 
 
 class ScheduleExplorer(Explorer):
     """What `schedule_explorer` returns. `settings` has the numbers, `controls` the sliders, `ui` the whole widget."""
 
-    def __init__(self, steps: int, depth: int, machine: Machine, block_bytes: int, step_flops: float):
-        for name, value, most in (("steps", steps, MOST_STEPS), ("depth", depth, MOST_SLOTS)):
-            if not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-                raise SpecError(f"schedule_explorer({name}={value!r}): give a whole number from 1 to {most}.")
-        if machine.alpha < 0 or machine.beta <= 0 or machine.flops <= 0 or block_bytes < 1 or step_flops < 0:
-            raise SpecError("schedule_explorer: alpha must be 0 or more; beta, flops and block_bytes more than 0.")
-        self.machine, self.block_bytes, self.step_flops = machine, int(block_bytes), float(step_flops)
+    def __init__(self, program: Callable[[int, int], Schedule], steps: int, depth: int, machine: Machine,
+                 step_seconds: float, asked: tuple, own_steps: bool = False):
+        self.program, self.machine, self.step_seconds = program, machine, step_seconds
+        self._asked, self._own_steps = asked, own_steps
         self._limit, self._axes, self._known = None, None, (None, None)
-        super().__init__({"steps": int(steps), "depth": int(depth), "alpha": machine.alpha, "beta": machine.beta,
-                          "flops": machine.flops})
+        super().__init__({"steps": steps, "depth": depth, "alpha": machine.alpha, "beta": machine.beta,
+                          "flops": machine.flops, "step": 0})
 
     @property
     def asked(self) -> tuple:
         """The numbers that it was made with."""
-        return *self.first.values(), self.machine, self.block_bytes, self.step_flops
-
-    @property
-    def schedule(self) -> Schedule:
-        """One input A and one output B, a block of each a step, recorded from the course's one `pipeline`."""
-        n, depth = self.settings["steps"], self.settings["depth"]
-        blocks = [(i,) for i in range(n)]
-        size, byte = self.block_bytes, np.dtype("uint8")
-        a, b = (Operand(slot, array, slot == "Y", depth, (n * size,), byte, (size,), (), blocks)
-                for slot, array in (("X", "A"), ("Y", "B")))
-        return record(n, [a, b], self.step_flops)
+        return self._asked
 
     @property
     def timeline(self) -> Timeline:
-        if self._known[0] is not self.settings:
-            machine = self.machine.with_(**{k: self.settings[k] for k in ("alpha", "beta", "flops")})
-            self._known = self.settings, timeline(self.schedule, machine)
+        s = {k: v for k, v in self.settings.items() if k != "step"}
+        if self._known[0] != s:
+            machine = self.machine.with_(**{k: s[k] for k in ("alpha", "beta", "flops")})
+            self._known = s, timeline(self.program(s["steps"], s["depth"]), machine,
+                                      step_seconds=self.step_seconds * self.machine.flops / s["flops"])
         return self._known[1]
+
+    schedule = property(lambda self: self.timeline.schedule, doc="Recorded from the course's one `pipeline`.")
+    step = property(lambda self: min(self.settings["step"], self.settings["steps"] - 1), doc="The step looked at.")
 
     # -- words
 
@@ -88,7 +110,8 @@ class ScheduleExplorer(Explorer):
         sram = f"SRAM {needs:,} of {has:,} bytes" + (" ✗ does not fit" if needs > has else "")
         formulas = {"compute": "N·Y/F", "bandwidth": "N·X/β", "latency": "N·(α + X/β + Y/F)/depth"}
         bounds = ", ".join(f"{name} {formulas[name]} = {show_time(v)}" for name, v in t.terms.items())
-        return f"fill {show_time(t.fill)} · drain {show_time(t.drain)} · {sram}\nlower bounds: {bounds}"
+        return (f"step {self.step}: {' · '.join(happens(t.schedule, self.step))}\nfill {show_time(t.fill)} · "
+                f"drain {show_time(t.drain)} · {sram}\nlower bounds: {bounds}")
 
     def __str__(self) -> str:
         s = self.settings
@@ -98,30 +121,45 @@ class ScheduleExplorer(Explorer):
 
     # -- picture
 
-    def _draw(self, limit: float | None = None):
+    @property
+    def _page(self) -> range:
+        """The steps on show."""
+        first = self.step // DRAWN * DRAWN
+        return range(first, min(first + DRAWN, self.settings["steps"]))
+
+    def _draw(self, ax: Axes, limit: float | None = None) -> Figure:
+        whole = len(self._page) == self.settings["steps"]
+        plot_timeline(self.timeline, ax, title="", **({"limit": limit} if whole else {"steps": self._page}))
+        return ax.figure
+
+    def _redraw(self, limit: float) -> Figure:
         if self._axes is None:  # one figure for good, without pyplot: nothing piles up, and its ticks are made once
-            self._axes = Figure(figsize=(9, 2.05)).add_axes((0.075, 0.205, 0.915, 0.77))
+            self._axes = _axes()
             self._axes.xaxis.set_label_coords(0.5, -0.17)  # else each redraw measures all ticks to place it
             self._axes.yaxis.set_label_coords(0, 0)
-        ax = self._axes
-        for old in (*ax.patches, *ax.collections, *ax.texts):
+        for old in (*self._axes.patches, *self._axes.collections, *self._axes.texts):
             old.remove()
-        return plot_timeline(self.timeline, ax, title="", limit=limit)
+        return self._draw(self._axes, limit)
 
     def picture(self) -> str:
         """The timeline as SVG on a white card, its time axis at least as long as the one that is kept."""
-        return svg(self._draw(max(self._limit or 0.0, self.timeline.total)), f"{self.what} {self.headline}")
+        t, page, limit = self.timeline, self._page, max(self._limit or 0.0, self.timeline.total)
+        last = limit if len(page) == t.schedule.steps else max(s.end for s in t.spans if s.step in page)
+        figure, drawing = self.part(self.what, (self._known[0], page, limit), lambda: self._redraw(limit),
+                                    lambda ax: touch_steps(ax, t, page, last))
+        return laid_over(drawing, touch_steps(figure.axes[0], t, range(self.step, self.step + 1), last, now=True))
 
     def figure(self) -> Figure:
-        return self._draw().figure
+        return self._draw(_axes())
 
     # -- controls
 
     def make_controls(self, w) -> dict:
         s, look = self.settings, {"style": {"description_width": "7.5em"}, "layout": {"width": "25em"}}
         a_most = max(8e-6, 2 * self.first["alpha"])
+        most = self.first["steps"] if self._own_steps else max(64, self.first["steps"])
         made = {
-            "steps": w.IntSlider(s["steps"], 1, max(64, self.first["steps"]), description="N (steps)", **look),
+            "steps": w.IntSlider(s["steps"], 1, most, description="N (steps)", disabled=self._own_steps, **look),
             "depth": w.IntSlider(s["depth"], 1, MOST_SLOTS, description="depth (slots)", **look),
             "alpha": w.FloatSlider(s["alpha"] * 1e6, min=0, max=a_most * 1e6, step=a_most * 1e6 / 32,
                                    readout_format=".2f", description="α latency, µs", **look),
@@ -129,6 +167,7 @@ class ScheduleExplorer(Explorer):
         for name, description, unit in (("beta", "β bandwidth", "B/s"), ("flops", "F compute", "op/s")):
             options = [(show_number(self.first[name] * f, unit), self.first[name] * f) for f in FACTORS]
             made[name] = w.SelectionSlider(options=options, value=s[name], description=description, **look)
+        made["step"] = w.IntSlider(s["step"], 0, most - 1, description="look at step", **look)
         return made
 
     def read(self, name, value):
@@ -146,14 +185,18 @@ class ScheduleExplorer(Explorer):
         return [self._hold]
 
     def notes(self) -> dict[str, str]:
-        s, bytes_ = self.settings, f"{self.block_bytes:,} bytes"
-        slots = f"{s['depth']} slots" if s["depth"] > 1 else "1 slot"
+        s, t = self.settings, self.timeline
+        size = max(x.block_bytes for x in t.schedule.operands)
+        slots = ", ".join(f"{x.array} {x.depth}" for x in t.schedule.operands)
+        shown = f", of it steps {self._page[0]} to {self._page[-1]} drawn" if len(self._page) < s["steps"] else ""
         return {
-            "steps": f"{s['steps']} blocks of {bytes_}, one a step",
-            "depth": f"{slots} an operand: {self.timeline.schedule.sram_bytes:,} bytes of SRAM",
+            "steps": f"{s['steps']:,} blocks of {size:,} bytes{shown}" if not self._own_steps else
+                     f"{s['steps']:,} steps, as the grid says{shown}",
+            "depth": f"slots: {slots}; {t.schedule.sram_bytes:,} bytes of SRAM",
             "alpha": f"a copy arrives {show_time(s['alpha'])} after it left the port",
-            "beta": f"a copy takes the port for X/β = {show_time(self.block_bytes / s['beta'])}",
-            "flops": f"a step computes for Y/F = {show_time(self.step_flops / s['flops'])}",
+            "beta": f"a block of {size:,} bytes takes the port for X/β = {show_time(size / s['beta'])}",
+            "flops": f"a step computes for Y/F = {show_time(t.step_seconds)}",
+            "step": "outlined in the picture; the mouse outlines any other, and tells its lines",
         }
 
     def close(self) -> None:
@@ -163,3 +206,7 @@ class ScheduleExplorer(Explorer):
     def _held(self, change):
         self._limit = self.timeline.total if change["new"] else None
         self.redraw()
+
+
+def _axes() -> Axes:
+    return Figure(figsize=(9, 2.05)).add_axes((0.075, 0.205, 0.915, 0.77))

@@ -1,8 +1,11 @@
 """tuner: the blocks of a matrix product. In: bm, bn, bk, depth, machine. Out: SRAM, traffic, time, and what binds it.
 
 The dot moves on the machine's roofline; rings mark where it was. Steps, copies and times are those of the schedule
-that pallas_call would follow: grid (m/bm, n/bn, k/bk), k innermost, a float32 accumulator in scratch.
+that pallas_call would follow: grid (m/bm, n/bn, k/bk), k innermost, a float32 accumulator in scratch. Of a long
+one only so many steps are played as tell its pace.
 """
+import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,14 +17,14 @@ from ..errors import SpecError
 from ..hardware import TPU_V5E, Machine
 from ..plot import PALETTE, plot_roofline, plot_timeline
 from ..schedule import Schedule
-from ..show import svg
 from ..specs import Operand
 from ..timeline import Timeline, timeline
-from .base import Explorer, laid_over, show_number, show_time
+from .base import Explorer, laid_over, show_number, show_time, touch_steps
 
 MACHINES = {m.name: m for m in (hardware.TPU_V5E, hardware.TPU_V5P, hardware.TPU_V6E, hardware.A100, hardware.H100,
                                 hardware.H200)}
 MOST_SLOTS, DRAWN = 4, 10  # DRAWN: steps of the timeline on show
+PLAYED = 1024  # steps: longer products are played for about so many, and go on at their pace
 KINDS = {"bfloat16": 2, "float32": 4}
 BLUE = PALETTE[0]
 
@@ -82,49 +85,93 @@ class BlockTuner(Explorer):
 
     @property
     def schedule(self) -> Schedule:
-        (m, n, k), (bm, bn, bk) = self.sizes, (self.settings[b] for b in ("bm", "bn", "bk"))
-        depth, kind = self.settings["depth"], np.dtype(self.dtype if self.dtype == "float32" else "float16")
-        i, j, t = (axis.ravel().tolist() for axis in np.indices(self.grid))
+        return self._schedule(self.grid, math.prod(self.grid))
+
+    @property
+    def timeline(self) -> Timeline:
+        """Of all steps: of a long product it takes a while, and nothing on the page waits for it."""
+        return timeline(self.schedule, self.machine)
+
+    def _schedule(self, grid: tuple[int, int, int], steps: int) -> Schedule:
+        """The first steps of a product of this grid."""
+        bm, bn, bk, depth = (self.settings[name] for name in ("bm", "bn", "bk", "depth"))
+        kind = np.dtype(self.dtype if self.dtype == "float32" else "float16")
+        i, j, t = (axis.tolist() for axis in np.unravel_index(np.arange(steps), grid))
+        m, n, k = grid[0] * bm, grid[1] * bn, grid[2] * bk
         operands = [Operand(name, name, out, depth, shape, kind, block, (), list(zip(*where, strict=True)))
                     for name, out, shape, block, where in (("x", False, (m, k), (bm, bk), (i, t)),
                                                            ("w", False, (k, n), (bk, bn), (t, j)),
                                                            ("o", True, (m, n), (bm, bn), (i, j)))]
         # acc += x @ w: the product, and one addition for each element of the accumulator, in turn on their units.
         work = ("matrix", self.dtype, 2.0 * bm * bn * bk), ("vector", "float32", float(bm * bn))
-        found = record(len(i), operands, sum(n for *_, n in work), "matmul")
+        found = record(steps, operands, sum(n for *_, n in work), "matmul")
         return replace(found, work=work, scratch=(("acc", f"float32[{bm}, {bn}]", 4 * bm * bn),))
 
     @property
-    def timeline(self) -> Timeline:
+    def _plays(self) -> list[tuple[float, Timeline]]:
+        """Timelines and their weights: what is counted over them, weighted, is that of all steps.
+
+        A short product is played whole. The steps of a long one repeat: each more block of the output (for k = bk, each
+        more row of blocks), and each more step along k, costs what the last ones did.
+        """
         if self._known[0] is not self.settings:
-            self._known = self.settings, timeline(self.schedule, self.machine)
+            (i, j, t), depth = self.grid, self.settings["depth"]
+            outer, inner = (i * j, t) if t > 1 else (i, j)
+            if i * j * t <= PLAYED:
+                grids = [(1.0, self.grid)]
+            else:
+                rows = _shorter(outer, PLAYED // inner, depth)
+                steps = _shorter(inner, PLAYED // rows[-1][1], depth)
+                grids = [(p * q, (a, 1, b) if t > 1 else (a, b, 1)) for p, a in rows for q, b in steps]
+            self._known = self.settings, [(weight, timeline(self._schedule(grid, math.prod(grid)), self.machine))
+                                          for weight, grid in grids]
         return self._known[1]
+
+    def count(self, of: Callable[[Timeline], float]) -> float:
+        """A quantity that grows with the steps, such as seconds or bytes, for all of them."""
+        return sum(weight * of(t) for weight, t in self._plays)
+
+    @property
+    def total(self) -> float:
+        """Modelled seconds."""
+        return self.count(lambda t: t.total)
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte that moves between HBM and SRAM."""
+        return self._operations / self.count(lambda t: t.hbm_bytes["total"])
+
+    @property
+    def _operations(self) -> float:
+        return self._plays[0][1].schedule.flops * math.prod(self.grid)
 
     @property
     def matrix_share(self) -> float:
         """Share of the time that the matrix unit works; the additions into the accumulator are not its own."""
         m, n, k = self.sizes
-        return 2.0 * m * n * k / self.machine.rate("matrix", self.dtype) / self.timeline.total
+        return 2.0 * m * n * k / self.machine.rate("matrix", self.dtype) / self.total
 
     # -- words
 
     @property
     def headline(self) -> str:
-        t = self.timeline
+        t = self._plays[-1][1]
         if t.hazards:
             return f"✗ {t.sram_bytes:,} bytes of SRAM; one kernel has {self.machine.sram_bytes:,}"
-        return f"{show_time(t.total)} modelled · {self.matrix_share:.0%} of the matrix unit · {t.bound}-bound"
+        return f"{show_time(self.total)} modelled · {self.matrix_share:.0%} of the matrix unit · {t.bound}-bound"
 
     @property
     def details(self) -> str:
-        t = self.timeline
-        moved = t.hbm_bytes["total"]
+        moved, steps, played = self.count(lambda t: t.hbm_bytes["total"]), math.prod(self.grid), self._plays
         least = sum(a * b for a, b in ((self.sizes[0], self.sizes[2]), (self.sizes[2], self.sizes[1]),
                                        self.sizes[:2])) * KINDS[self.dtype]
-        bounds = ", ".join(f"{name} {show_time(seconds)}" for name, seconds in t.terms.items())
-        return (f"grid {self.grid}, {t.schedule.steps:,} steps · SRAM {t.sram_bytes:,} of {self.machine.sram_bytes:,} "
+        bounds = ", ".join(f"{name} {show_time(self.count(lambda t, name=name: t.terms[name]))}"
+                           for name in played[0][1].terms)
+        some = sum(t.schedule.steps for _, t in played) if len(played) > 1 else 0
+        return (f"grid {self.grid}, {steps:,} steps{f', at the pace of {some:,}' if some else ''} · SRAM "
+                f"{played[0][1].sram_bytes:,} of {self.machine.sram_bytes:,} "
                 f"bytes · traffic {show_number(moved, 'B')}, {moved / least:.3g} × the least · intensity "
-                f"{t.intensity:.3g} operations a byte\nlower bounds: {bounds}")
+                f"{self.intensity:.3g} operations a byte\nlower bounds: {bounds}")
 
     def __str__(self) -> str:
         s = self.settings
@@ -145,32 +192,45 @@ class BlockTuner(Explorer):
 
     def _dot(self) -> tuple[float, float]:
         """Where the product is on the roofline: operations a byte, operations a second."""
-        t = self.timeline
-        return t.intensity, t.schedule.flops * t.schedule.steps / t.total
+        return self.intensity, self._operations / self.total
 
-    def _figure(self) -> Figure:
-        """The machine's roofs, and the first steps."""
-        figure = Figure(figsize=(9, 4.4))
-        roofs = plot_roofline(self.machine, {}, figure.add_axes((0.09, 0.53, 0.89, 0.42)), title="")
+    def _roofs(self, figure) -> Figure:
+        """The machine's roofs."""
+        roofs = plot_roofline(self.machine, {}, figure.add_axes((0.09, 0.19, 0.89, 0.76)), title="")
         lowest = roofs.get_ylim()[0] / 30  # room for blocks that do badly
         roofs.set_ylim(lowest)
         for drops in roofs.collections:  # from each corner down to the axis
             drops.set_segments([[(x, lowest), top] for (x, _), top in drops.get_segments()])
-        plot_timeline(self.timeline, figure.add_axes((0.09, 0.11, 0.89, 0.27)), title="", steps=range(DRAWN))
         return figure
 
+    def _lanes(self, figure) -> Figure:
+        """The first steps."""
+        plot_timeline(self._first, figure.add_axes((0.09, 0.27, 0.89, 0.68)), title="", steps=range(DRAWN))
+        return figure
+
+    @property
+    def _first(self) -> Timeline:
+        """Of the first steps, and of those whose copies they start."""
+        steps = min(math.prod(self.grid), DRAWN + self.settings["depth"])
+        return timeline(self._schedule(self.grid, steps), self.machine)
+
     def picture(self) -> str:
-        now, figure = self._dot(), self._figure()
-        text = svg(figure.axes[0], f"{self.what} {self.headline}")
-        self._trail = [dot for dot in self._trail if dot != now][-4:]
-        marks = [_circle(figure, dot, "none", "#666666") for dot in self._trail]
-        marks.append(_circle(figure, now, BLUE, "#111111"))
-        self._trail.append(now)
-        return laid_over(text, marks)
+        now, s = self._dot(), self.settings
+        figure, roofs = self.part("Roofline", s["machine"], lambda: self._roofs(Figure(figsize=(9, 2.5))))
+        lanes = self.part("Timeline", s, lambda: self._lanes(Figure(figsize=(9, 1.8))),
+                          lambda ax: touch_steps(ax, self._first, range(DRAWN)))[1]
+        here = ", ".join(f"{name} {s[name]}" for name in ("bm", "bn", "bk", "depth"))
+        self._trail = [(dot, words) for dot, words in self._trail if dot != now][-4:]
+        marks = [_circle(figure, dot, f"before: {words}", "none", "#666666") for dot, words in self._trail]
+        marks.append(_circle(figure, now, f"now: {here}", BLUE, "#111111"))
+        self._trail.append((now, here))
+        return laid_over(roofs, marks) + lanes
 
     def figure(self) -> Figure:
-        figure = self._figure()
-        figure.axes[0].plot(*self._dot(), "o", ms=9, mfc=BLUE, mec="#111111", zorder=5)
+        figure = Figure(figsize=(9, 4.3))
+        above, below = figure.subfigures(2, height_ratios=(2.5, 1.8))
+        self._roofs(above).axes[0].plot(*self._dot(), "o", ms=9, mfc=BLUE, mec="#111111", zorder=5)
+        self._lanes(below)
         return figure
 
     # -- controls
@@ -185,8 +245,22 @@ class BlockTuner(Explorer):
         return made
 
 
-def _circle(figure: Figure, dot: tuple[float, float], fill: str, line: str) -> str:
+def _shorter(count: int, most: int, depth: int) -> list[tuple[float, int]]:
+    """Two counts up to about `most`, and weights that carry what grows evenly from them to `count`.
+
+    They differ by whole rounds of the slots.  >>> _shorter(100, 10, 2)
+    [(-22.5, 6), (23.5, 10)]
+    """
+    if count <= (most := max(most, 8)):
+        return [(1.0, count)]
+    high = most - (most - count) % depth
+    low = high - max(high // 2 // depth, 1) * depth
+    weight = (count - low) / (high - low)
+    return [(1 - weight, low), (weight, high)]
+
+
+def _circle(figure: Figure, dot: tuple[float, float], words: str, fill: str, line: str) -> str:
     """A dot of the roofline, laid over the drawing."""
     x, y = figure.axes[0].transData.transform(dot) * 72 / figure.dpi
     return (f'<circle cx="{x:.1f}" cy="{figure.get_figheight() * 72 - y:.1f}" r="6" fill="{fill}" stroke="{line}" '
-            'stroke-width="1.5"/>')
+            f'stroke-width="1.5"><title>{words}</title></circle>')

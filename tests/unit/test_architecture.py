@@ -11,9 +11,8 @@ ORDER = ["errors", "hardware", "schedule", "rolled", "specs", "memory", "refs", 
          "by_hand", "engines.xla", "engines.buffers", "engines.step", "engines.log", "engines.direct", "tiles",
          "engines.tpu", "engines.gpu", "engines.triton", "engines.replay", "engines.mosaic_gpu", "stages", "libtpu",
          "mosaic", "cuda", "lowering", "clock", "causes", "perfetto", "timeline", "plot.look", "plot.timeline",
-         "plot.roofline", "plot.grid", "plot.slots", "plot.sweep", "traced", "call", "show",
-         "explorers.base", "explorers.schedule", "explorers.grid",
-         "explorers.stepper", "explorers.tuner", "tpu"]
+         "plot.roofline", "plot.grid", "plot.slots", "plot.sweep", "traced", "call", "show", "explorers.base",
+         "explorers.schedule", "explorers.grid", "explorers.stepper", "explorers.tuner", "explorers.opening", "tpu"]
 LOWERING = {"lowering", "stages", "mosaic", "tiles", "libtpu", "cuda", "engines.tpu", "engines.gpu", "engines.triton",
             "engines.replay", "engines.mosaic_gpu"}
 PICTURES = {"show", "perfetto"}  # and plot/, explorers/

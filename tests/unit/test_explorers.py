@@ -1,9 +1,11 @@
 """The schedule explorer without a browser: what a slider changes, what is left where no widget can be shown."""
 import builtins
 import gc
+import html
 import subprocess
 import sys
 
+import jax
 import nbformat
 import pytest
 from ipywidgets.widgets import widget
@@ -25,13 +27,63 @@ def explorer():
     made.close()
 
 
-@pytest.mark.parametrize("name, value", [("steps", 5), ("depth", 1), ("alpha", 2.0), ("beta", 5e8), ("flops", 5e8)])
+@pytest.mark.parametrize("name, value", [("steps", 5), ("depth", 1), ("alpha", 2.0), ("beta", 5e8), ("flops", 5e8),
+                                         ("step", 3)])
 def test_each_slider_changes_picture_and_words(explorer, name, value):
     picture, words = explorer._image.value, explorer._words.value
     explorer.controls[name].value = value
     assert explorer._image.value != picture
-    assert explorer._words.value != words
+    assert explorer._words.value != words or name == "step"
     assert explorer.headline in explorer._words.value
+
+
+def test_the_step_looked_at_is_outlined_and_its_lines_told(explorer):
+    explorer.controls["step"].value = 5
+    lines = ["copy_in_start(A[6] → X[0])", "copy_in_wait(X[1])", "run step 5 on X[1], Y[1]",
+             "copy_out_start(Y[1] → B[5])", "copy_out_wait(Y[0])"]
+    assert f"step 5: {' · '.join(lines)}" in explorer.details
+    chosen = '<g class="pallas-lite-touch now"><title>' + html.escape("\n".join(["step 5", *lines])) + "</title>"
+    assert chosen in explorer._image.value
+    assert chosen.replace(" now", "") in explorer._image.value, "the mouse is told the same"
+    explorer.controls["steps"].value = 2
+    assert explorer.step == 1
+
+
+def test_of_a_long_pipeline_64_steps_are_drawn():
+    long = pl.schedule_explorer(10_000, 2)
+    assert long.ui and long.headline == "10 ms modelled · core busy 100% · compute-bound"
+    assert len(long._image.value) < 150_000 and "step 63\n" in long._image.value
+    assert "of it steps 0 to 63 drawn" in long._notes["steps"].value
+    long.set(step=9_999)
+    assert "step 9999\n" in long._image.value and "step 63\n" not in long._image.value
+    long.close()
+
+
+def test_ten_explorers_open_and_moved_do_not_leak():
+    def kept():
+        gc.collect()
+        return sum(isinstance(x, Figure) for x in gc.get_objects()), len(widget._instances)
+
+    shape = jax.ShapeDtypeStruct((8, 128), jax.numpy.float32)
+    spec = pl.BlockSpec((1, 128), lambda i: (i, 0))
+    call = pl.pallas_call(lambda x_ref, o_ref: None, shape, grid=(8,), in_specs=[spec], out_specs=spec)
+    before = kept()
+    kinds = ((pl.schedule_explorer, {"depth": 3}), (pl.derivation_stepper, {"line": 7}),
+             (lambda: pl.block_tuner(256, 256, 256), {"bm": 64}), (lambda: pl.explore(call, shape), {"step": 5}),
+             (lambda: pl.explore(call, shape, view="schedule"), {"alpha": 2e-6}))
+    ten = [(make(), move) for make, move in kinds for _ in range(2)]
+    seen = []
+    for _ in range(3):
+        for explorer, move in ten:
+            assert explorer.ui
+            explorer.set(**move)
+            explorer.set(**explorer.first)
+        seen.append(kept())
+    assert seen[0] == seen[1] == seen[2]
+    for explorer, _ in ten:
+        explorer.close()
+    del ten, explorer
+    assert kept() == before
 
 
 def test_the_numbers_are_those_of_the_timeline_of_the_one_pipeline(explorer):

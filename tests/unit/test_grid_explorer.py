@@ -1,4 +1,5 @@
 """The grid explorer without a browser: what it says of a step is what the schedule has, and the light follows."""
+import html
 import re
 
 import jax
@@ -7,6 +8,7 @@ import pytest
 from ipywidgets.widgets import widget
 
 import pallas_lite as pl
+from pallas_lite.explorers.base import happens
 
 
 def kernel(x_ref, w_ref, o_ref):
@@ -16,11 +18,11 @@ def kernel(x_ref, w_ref, o_ref):
     o_ref[...] += x_ref[...] @ w_ref[...]
 
 
-def matmul(n=512, block=128):
-    shape = jax.ShapeDtypeStruct((n, n), jnp.float32)
-    specs = [pl.BlockSpec((block, block), lambda i, j, k: (i, k)), pl.BlockSpec((block, block), lambda i, j, k: (k, j))]
-    return pl.pallas_call(kernel, shape, grid=(n // block,) * 3, in_specs=specs,
-                          out_specs=pl.BlockSpec((block, block), lambda i, j, k: (i, j))), shape
+def matmul(n=512, block=128, depth=2):
+    shape, slots = jax.ShapeDtypeStruct((n, n), jnp.float32), {"pipeline_mode": pl.Buffered(depth)}
+    x, w, o = (pl.BlockSpec((block, block), where, **slots) for where in (
+        lambda i, j, k: (i, k), lambda i, j, k: (k, j), lambda i, j, k: (i, j)))
+    return pl.pallas_call(kernel, shape, grid=(n // block,) * 3, in_specs=[x, w], out_specs=o), shape
 
 
 @pytest.fixture
@@ -32,10 +34,17 @@ def explorer():
     made.close()
 
 
-def lights(explorer):
-    number = r'="([\d.]+)" '
-    box = f'<rect x{number}y{number}width{number}height{number}fill="none" stroke="#111111" stroke-width="3.5"'
-    return [tuple(map(float, found)) for found in re.findall(box, explorer._image.value)]
+def outlined(explorer):
+    """Of each group of boxes that is outlined: (left, top, width, height) of its last."""
+    number = r'="([\d.]+)"'
+    box = f"<rect x{number} y{number} width{number} height{number}/>"
+    groups = re.findall('<g class="pallas-lite-touch now">(.*?)</g>', explorer._image.value, re.DOTALL)
+    return [tuple(map(float, re.findall(box, group)[-1])) for group in groups]
+
+
+def told(explorer):
+    """What the mouse is told, box by box."""
+    return [html.unescape(words) for words in re.findall("<title>(.*?)</title>", explorer._image.value, re.DOTALL)]
 
 
 def test_a_step_names_its_place_its_events_and_what_stays(explorer):
@@ -49,9 +58,9 @@ def test_a_step_names_its_place_its_events_and_what_stays(explorer):
 
 def test_the_light_moves_with_the_block_and_only_then(explorer):
     explorer.set(step=0)
-    x0, w0, o0, run0 = lights(explorer)
+    x0, w0, o0, run0 = outlined(explorer)
     explorer.set(step=1)
-    x1, w1, o1, run1 = lights(explorer)
+    x1, w1, o1, run1 = outlined(explorer)
     assert x1[0] > x0[0] and x1[1] == x0[1]  # along a row of x
     assert w1[1] > w0[1] and w1[0] == w0[0]  # down a column of w
     assert o1 == o0 and run1[0] > run0[0]
@@ -86,9 +95,43 @@ def test_each_page_of_the_timeline_holds_its_steps(explorer):
     page = explorer._image.value
     explorer.set(step=20)
     assert len(explorer._image.value) == pytest.approx(len(page), rel=0.02)  # the same drawing, another light
-    assert explorer._drawn[0] == 12
+    assert explorer._parts["Timeline"][0] == range(12, 24)
     explorer.set(step=30)
-    assert explorer._drawn[0] == 24
+    assert explorer._parts["Timeline"][0] == range(24, 36)
+    explorer.set(step=63)
+    assert explorer._parts["Timeline"][0] == range(60, 64)
+
+
+def test_the_mouse_is_told_the_lines_of_each_step_and_the_steps_of_each_block(explorer):
+    explorer.set(step=13)
+    words = told(explorer)
+    for step in range(12, 24):
+        assert "\n".join([f"step {step}", *happens(explorer.schedule, step)]) in words
+    assert "w[1, 0]\nstep 1, slot 1\nstep 17, slot 1\nstep 33, slot 1\nstep 49, slot 1" in words
+    assert "o[0, 1]\nsteps 4–7, slot 1" in words
+
+
+def test_outlines_lie_on_their_boxes_where_the_page_and_the_whole_have_other_units():
+    call, shape = matmul()
+    slow = pl.hardware.TPU_V5E.with_(alpha=4e-5)  # 64 steps take 1.3 ms, the first page less than one
+    explorer = pl.explore(call, shape, shape, machine=slow)
+    assert explorer.ui and explorer.timeline.total > 1e-3
+    first, later = [], []
+    for step, found in (0, first), (11, later):
+        explorer.set(step=step)
+        found += outlined(explorer)[-1]
+    assert 40 < first[0] < 150 and 500 < later[0] < 648  # points from the left of 648
+    explorer.close()
+
+
+def test_a_long_call_opens_and_moves_without_drawing_it_all():
+    call, shape = matmul(2816)
+    explorer = pl.explore(call, shape, shape)
+    assert explorer.ui and explorer.trace.steps == 10648
+    explorer.set(step=10647)
+    assert len(explorer._image.value) < 300_000
+    assert explorer._parts["Timeline"][0] == range(10644, 10648)
+    explorer.close()
 
 
 def test_still_picture_text_and_end():
@@ -100,6 +143,29 @@ def test_still_picture_text_and_end():
     assert "1. copy_in_start(" in bundle["text/plain"]
     explorer.close()
     assert set(widget._instances) == before
+
+
+def test_the_sliders_of_the_schedule_open_on_a_call_too():
+    call, shape = matmul()
+    trace = call.trace(shape, shape)
+    explorer = pl.explore(call, shape, shape, view="schedule")
+    assert explorer.ui
+    assert explorer.timeline.total == trace.timeline(pl.hardware.TPU_V5E).total
+    assert explorer.timeline.step_seconds == trace.timeline(pl.hardware.TPU_V5E).step_seconds
+    explorer.set(depth=3)
+    deeper, _ = matmul(depth=3)
+    assert list(explorer.schedule) == list(deeper.trace(shape, shape).schedule)
+    assert explorer.timeline.total == deeper.trace(shape, shape).timeline(pl.hardware.TPU_V5E).total
+    explorer.set(flops=explorer.first["flops"] / 2)
+    assert explorer.timeline.step_seconds == pytest.approx(2 * trace.timeline(pl.hardware.TPU_V5E).step_seconds)
+    assert "64 steps, as the grid says" in explorer._notes["steps"].value
+    explorer.close()
+
+
+def test_a_view_that_there_is_not_is_refused():
+    call, shape = matmul()
+    with pytest.raises(pl.SpecError, match="give one of grid, schedule"):
+        pl.explore(call, shape, shape, view="3d")
 
 
 @pytest.mark.parametrize("wrong", [lambda: pl.explore(3), lambda: pl.explore(lambda x: x, jnp.ones(3)),

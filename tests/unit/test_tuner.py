@@ -73,6 +73,31 @@ def test_larger_blocks_move_the_dot_up_and_leave_a_ring(tuner):
     assert float(now[1]) < float(ring[1]) and float(now[0]) > float(ring[0])  # more operations a second, and a byte
 
 
+def test_a_ring_tells_its_blocks_and_a_box_its_lines(tuner):
+    tuner.controls["bm"].value = 1024
+    assert "<title>before: bm 256, bn 256, bk 256, depth 2</title>" in tuner._image.value
+    assert "<title>now: bm 1024, bn 256, bk 256, depth 2</title>" in tuner._image.value
+    assert "step 3\nrun" not in tuner._image.value and "step 3\ncopy_in_start(x[0, 0] → x[0])" in tuner._image.value
+
+
+@pytest.mark.parametrize("blocks, depth, machine", [
+    ((32, 64, 32), 2, TPU_V5E), ((64, 128, 2048), 3, TPU_V5E), ((32, 32, 1024), 1, H100), ((256, 64, 32), 4, H100)])
+def test_a_long_product_goes_on_at_the_pace_of_its_first_steps(blocks, depth, machine):
+    bm, bn, bk = blocks
+    tuner = pl.block_tuner(1024, 2048, 2048, bm=bm, bn=bn, bk=bk, depth=depth, machine=machine)
+    whole = tuner.timeline
+    assert sum(t.schedule.steps for _, t in tuner._plays) < 2000 or whole.schedule.steps <= 1024
+    assert tuner.total == pytest.approx(whole.total, rel=0.003)
+    assert tuner.intensity == pytest.approx(whole.intensity, rel=1e-9)
+    assert tuner.count(lambda t: t.terms["latency"]) == pytest.approx(whole.terms["latency"], rel=1e-9)
+    assert tuner._plays[-1][1].bound == whole.bound
+
+
+def test_a_million_steps_are_summarised():
+    tuner = pl.block_tuner(8192, 8192, 8192, bm=64, bn=64, bk=128)
+    assert "1,048,576 steps, at the pace of 1,5" in tuner.details
+
+
 def test_what_does_not_fit_is_said():
     tuner = pl.block_tuner(bm=2048, bn=2048, bk=1024)
     assert tuner.headline.startswith("✗") and f"{TPU_V5E.sram_bytes:,}" in tuner.headline

@@ -1,0 +1,29 @@
+"""opening: a call of the learner's own -> an explorer of it. In: a pallas_call and its operands. Out: one of VIEWS."""
+from ..errors import SpecError
+from ..hardware import TPU_V5E, Machine
+from .base import Explorer
+from .grid import GridExplorer
+from .schedule import of_trace
+
+VIEWS = {"grid": GridExplorer, "schedule": of_trace}  # each takes a trace and a machine
+
+
+def explore(call, *operands, view: str = "grid", machine: Machine = TPU_V5E) -> Explorer:
+    """Opens an explorer on a `pallas_call(...)` with these operands (arrays or ShapeDtypeStructs).
+
+    `view`: "grid" walks through the steps, with each operand's blocks and the step's copies; "schedule" has depth, α, β
+    and F under sliders. Nothing is computed: the call is traced. Also takes a trace, as `explore(f.trace(x, y))`.
+    Raises SpecError for what is neither, for another view, and what `trace` raises.
+    """
+    if view not in VIEWS:
+        raise SpecError(f"explore(view={view!r}): give one of {', '.join(VIEWS)}.")
+    trace = call if hasattr(call, "schedule") and not operands else None
+    if trace is None:
+        if not hasattr(call, "trace"):
+            raise SpecError("explore takes a pallas_call(…) and its operands, or a trace: explore(f, x, y), or "
+                            "explore(f.trace(x, y)).")
+        trace = call.trace(*operands)
+    if not trace.steps or not trace.operands:
+        raise SpecError("explore: this call has no steps, or no operand that is copied block by block. To see a "
+                        "kernel's own copies, print f.trace(…).schedule.")
+    return VIEWS[view](trace, machine)
