@@ -1,19 +1,21 @@
 """opening: a call of the learner's own -> an explorer of it. In: a pallas_call and its operands. Out: one of VIEWS."""
 from ..errors import SpecError
 from ..hardware import TPU_V5E, Machine
+from . import schedule, stepper
 from .base import Explorer
 from .grid import GridExplorer
-from .schedule import of_trace
 
-VIEWS = {"grid": GridExplorer, "schedule": of_trace}  # each takes a trace and a machine
+# Each takes a trace and a machine.
+VIEWS = {"grid": GridExplorer, "schedule": schedule.of_trace, "stepper": stepper.of_trace}
 
 
 def explore(call, *operands, view: str = "grid", machine: Machine = TPU_V5E) -> Explorer:
     """Opens an explorer on a `pallas_call(...)` with these operands (arrays or ShapeDtypeStructs).
 
     `view`: "grid" walks through the steps, with each operand's blocks and the step's copies; "schedule" has depth, α, β
-    and F under sliders. Nothing is computed: the call is traced. Also takes a trace, as `explore(f.trace(x, y))`.
-    Raises SpecError for what is neither, for another view, and what `trace` raises.
+    and F under sliders; "stepper" moves the starts and waits of a short call. Nothing is computed: the call is traced.
+    Also takes a trace, as `explore(f.trace(x, y))`. Raises SpecError for what is neither, for another view, for a call
+    that is too long to be stepped through, and what `trace` raises.
     """
     if view not in VIEWS:
         raise SpecError(f"explore(view={view!r}): give one of {', '.join(VIEWS)}.")

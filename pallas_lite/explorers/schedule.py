@@ -55,15 +55,23 @@ def schedule_explorer(steps: int = 8, depth: int = 2, alpha: float | None = None
 
 def of_trace(trace, machine: Machine) -> "ScheduleExplorer":
     """The same sliders for a call: all of its own but N, which its grid decides; `depth` is that of every operand."""
-    own, depth = trace.timeline(machine), max(x.depth for x in trace.operands)
+    own, depth = trace.timeline(machine), most_slots(trace)
+    asked = trace.call.name, str(trace.call.grid), depth, machine
+    return ScheduleExplorer(lambda n, depth: at_depth(trace, depth), trace.steps, depth, own.machine, own.step_seconds,
+                            asked, own_steps=True)
 
-    def program(n: int, d: int) -> Schedule:
-        if d == depth:
-            return own.schedule  # as written: each operand with its own
-        found = record(n, [replace(x, depth=d) for x in trace.operands])
-        return replace(own.schedule, events=found.events, operands=found.operands)
-    asked = trace.call.name, trace.to_plain()["grid"], depth, machine
-    return ScheduleExplorer(program, trace.steps, depth, own.machine, own.step_seconds, asked, own_steps=True)
+
+def most_slots(trace) -> int:
+    """The depth of the operand that has the most."""
+    return max(x.depth for x in trace.operands)
+
+
+def at_depth(trace, depth: int) -> Schedule:
+    """A call's schedule with so many slots for each operand; as written, if that is the most that one has there."""
+    if depth == most_slots(trace):
+        return trace.schedule
+    found = record(trace.steps, [replace(x, depth=depth) for x in trace.operands])
+    return replace(trace.schedule, events=found.events, operands=found.operands)
 
 
 class ScheduleExplorer(Explorer):

@@ -1,26 +1,33 @@
-"""stepper: the derivation as a game. In: N blocks and a depth. Out: an order of lines that the learner moves.
+"""stepper: the derivation as a game. In: N blocks and a depth, or a call. Out: an order of lines, to be moved.
 
-The program begins as the blocking loop, unrolled. Any start or wait may be moved, one line or as far as it stays right;
-verdict, values and time come from a recording of the order as it stands (by_hand.py). The rest is base.py's.
+The program begins as the blocking loop, unrolled, or as the pipeline of a call. Any start or wait may be moved, by one
+line or as far as it stays right; verdict, values and time are those of the order as it stands. The rest is base.py's.
 """
 import html
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .. import by_hand
+from ..clock import play_of
 from ..errors import SpecError
 from ..hardware import TOY, Machine
 from ..plot import plot_timeline
-from ..schedule import IN_START, IN_WAIT, OUT_START, RUN, VERBS, Schedule
-from ..show import TEXT, outcome, row, svg
-from ..timeline import Timeline, timeline
-from ..verify import verify
-from .base import Explorer, button, show_time
+from ..plot.timeline import height
+from ..schedule import IN_START, OUT_START, OUT_WAIT, RUN, Schedule
+from ..show import TEXT, outcome, row
+from ..timeline import CORE, Timeline, timeline, unit_of
+from ..verify import Hazard, verify
+from .base import Explorer, button, laid_over, show_time, touch
+from .schedule import at_depth, most_slots
 
-MOST_STEPS, MOST_SLOTS = 6, 4
+MOST_STEPS, MOST_SLOTS, MOST_LINES = 6, 4, 40
 EARLIER, LATER = -1, 1
-Order = tuple[tuple[str, int], ...]  # (verb, block), in program order
+Order = tuple[tuple[str, str, int], ...]  # the program, line by line: (verb, operand, how many of these came before)
 
 
 def derivation_stepper(steps: int = 4, depth: int = 2, *, machine: Machine = TOY) -> "DerivationStepper":
@@ -32,12 +39,40 @@ def derivation_stepper(steps: int = 4, depth: int = 2, *, machine: Machine = TOY
     >>> game.better().headline                # moves one line, as far as it stays right
     '✓ right, and race-free · 11 µs modelled, from 12 µs · core busy 36%'
     """
-    return DerivationStepper(steps, depth, machine)
+    for name, value, most in (("steps", steps, MOST_STEPS), ("depth", depth, MOST_SLOTS)):
+        if not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
+            raise SpecError(f"derivation_stepper({name}={value!r}): give a whole number from 1 to {most}.")
+    return DerivationStepper(lambda n, d: by_hand.record(blocking, n, depth=d), int(steps), int(depth), machine, None)
 
 
-def blocking(steps: int) -> Order:
+def of_trace(trace, machine: Machine) -> "DerivationStepper":
+    """The same for a call: its own lines, as the pipeline has them, to be moved. Raises SpecError if it has many."""
+    own, depth = trace.timeline(machine), most_slots(trace)
+    if trace.manual or len(own.schedule) > MOST_LINES or depth > MOST_SLOTS:
+        raise SpecError(f'explore(…, view="stepper") takes up to {MOST_LINES} lines and {MOST_SLOTS} slots, all '
+                        f"the pipeline's. This call has {len(own.schedule):,} lines in {trace.steps:,} steps, and "
+                        f"{depth} slots. Give it operands of fewer blocks.")
+    return DerivationStepper(lambda n, d: at_depth(trace, d), trace.steps, depth, own.machine, own.step_seconds)
+
+
+def blocking(N, A, X, Y, B):
     """Each block copied in, computed, copied out, then the next."""
-    return tuple((verb, i) for i in range(steps) for verb in VERBS)
+    for i in range(N):
+        x, y = X[i % len(X)], Y[i % len(Y)]
+        by_hand.copy_in_start(A[i], x)
+        by_hand.copy_in_wait(x)
+        by_hand.compute(x, y)
+        by_hand.copy_out_start(y, B[i])
+        by_hand.copy_out_wait(y)
+
+
+def lines_of(schedule: Schedule) -> Order:
+    """What each line of a program is called, wherever it is moved to."""
+    before, found = Counter(), []
+    for e in schedule:
+        found.append((e.verb, e.operand, before[e.verb, e.operand]))
+        before[e.verb, e.operand] += 1
+    return tuple(found)
 
 
 class DerivationStepper(Explorer):
@@ -45,13 +80,14 @@ class DerivationStepper(Explorer):
 
     what, to_do = "Timeline of the program.", "move its lines"
 
-    def __init__(self, steps: int, depth: int, machine: Machine):
-        for name, value, most in (("steps", steps, MOST_STEPS), ("depth", depth, MOST_SLOTS)):
-            if not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
-                raise SpecError(f"derivation_stepper({name}={value!r}): give a whole number from 1 to {most}.")
-        self.machine, self._axes, self._said, self._asked = machine, None, "", (int(steps), int(depth), machine)
-        super().__init__({"steps": int(steps), "depth": int(depth), "line": 0, "order": blocking(int(steps)),
-                          "past": ()})
+    def __init__(self, program: Callable[[int, int], Schedule], steps: int, depth: int, machine: Machine,
+                 step_seconds: float | None):
+        self.program, self.machine, self.step_seconds, self._said = program, machine, step_seconds, ""
+        self._start, self._known = (None, None), (None, None)
+        start = program(steps, depth)
+        self._asked = str(start), machine
+        self.by_hand = bool(start.calls)  # then its values are known, and N can change
+        super().__init__({"steps": steps, "depth": depth, "line": 0, "order": lines_of(start), "past": ()})
 
     @property
     def asked(self) -> tuple:
@@ -59,38 +95,48 @@ class DerivationStepper(Explorer):
 
     # -- the program and what it does
 
-    order = property(lambda self: self.settings["order"], doc="(verb, block) of each line, in program order.")
+    order = property(lambda self: self.settings["order"], doc="The lines, in program order.")
     line = property(lambda self: self.settings["line"], doc="The line that moves, counted from 0.")
 
-    def record(self, order: Order | None = None) -> Schedule:
-        """What the program does, as any hand-written loop is recorded."""
-        order, depth = order or self.order, self.settings["depth"]
+    def _began(self):
+        """Where it began, with as many slots as now: schedule, the number of each line, and its clock."""
+        key = self.settings["steps"], self.settings["depth"]
+        if self._start[0] != key:
+            schedule = replace(self.program(*key), calls=())
+            play = play_of(schedule, self.machine, timeline(schedule, self.machine).step_seconds
+                           if self.step_seconds is None else self.step_seconds)
+            self._start = key, (schedule, {line: n for n, line in enumerate(lines_of(schedule))}, play)
+        return self._start[1]
 
-        def program(N, A, X, Y, B):
-            for verb, i in order:
-                x, y = X[i % depth], Y[i % depth]
-                if verb == RUN:
-                    by_hand.compute(x, y)
-                elif verb == IN_START:
-                    by_hand.copy_in_start(A[i], x)
-                elif verb == OUT_START:
-                    by_hand.copy_out_start(y, B[i])
-                else:
-                    (by_hand.copy_in_wait if verb == IN_WAIT else by_hand.copy_out_wait)(x if verb == IN_WAIT else y)
-        return by_hand.record(program, self.settings["steps"], depth=depth)
+    def record(self, order: Order) -> Schedule:
+        """What the program does, with its lines in this order."""
+        start, number, _ = self._began()
+        events, runs = [], 0
+        for line in order:
+            e = start[number[line]]
+            # As by_hand counts: a copy out belongs to the step before it, and steps never go back.
+            step = runs - (e.verb in (OUT_START, OUT_WAIT))
+            events.append(e._replace(step=max(step, events[-1].step if e.verb == OUT_WAIT and events else 0)))
+            runs += e.verb == RUN
+        return replace(start, events=tuple(events)).with_waits_named()
 
-    def _now(self) -> tuple[Schedule, Timeline, list, float]:
+    def _seconds(self, order: Order) -> float:
+        """Modelled, if each wait still finds the copy that it is there for."""
+        _, number, play = self._began()
+        return play.where([number[line] for line in order]).times(self.machine)[1]
+
+    def _now(self) -> tuple[Schedule, Timeline, list[Hazard]]:
         key = self.order, self.settings["depth"]
-        if self.__dict__.get("_known", (None,))[0] != key:
-            schedule = self.record()
-            began = self._seconds(blocking(self.settings["steps"]))
-            self._known = key, (schedule, timeline(schedule, self.machine), verify(schedule), began)
+        if self._known[0] != key:
+            schedule = self.record(self.order)
+            found = timeline(schedule, self.machine, step_seconds=self.step_seconds)
+            self._known = key, (schedule, found, verify(schedule))
         return self._known[1]
 
     schedule = property(lambda self: self._now()[0], doc="The program's schedule.")
     timeline = property(lambda self: self._now()[1], doc="When each engine is busy: modelled.")
     hazards = property(lambda self: self._now()[2], doc="[] or what is wrong with the order.")
-    began = property(lambda self: self._now()[3], doc="Modelled seconds of the blocking loop.")
+    began = property(lambda self: self._seconds(lines_of(self._began()[0])), doc="Modelled seconds, before any move.")
 
     @property
     def blocks(self) -> np.ndarray:
@@ -124,29 +170,31 @@ class DerivationStepper(Explorer):
         saved, line, to = self._best(self.order)
         if saved:
             return self._go(moved(self.order, line, to), to)
-        now = self._seconds(self.order)
-        pairs = [(now - self._seconds(order) + self._best(order)[0], line, to)
-                 for line, to, order in self._moves(self.order)]
+        first = {line: (to, order) for line, to, order in self._moves(self.order)}  # each as far as it goes
+        pairs = [(self._best(order, self._seconds(self.order))[0], line, to) for line, (to, order) in first.items()]
         saved, line, to = max(pairs, default=(0.0, 0, 0))
-        if saved < 1e-9 * now:
+        if not saved:
             return self._say("No move makes it faster, nor two together. Another slot might: try the depth.")
         self._go(moved(self.order, line, to), to)
         return self._say("This saves nothing yet: it opens the way for the next move.")
 
-    def _best(self, order: Order) -> tuple[float, int, int]:
-        """The seconds that the best single move saves (0 if none does), its line and where it goes."""
-        now = self._seconds(order)
-        found = [(now - self._seconds(after), -abs(to - line), line, to)
-                 for line, to, after in self._moves(order)]
-        saved, _, line, to = max(found, default=(0.0, 0, 0, 0))
-        return (saved, line, to) if saved > 1e-9 * now else (0.0, 0, 0)
-
-    def _seconds(self, order: Order) -> float:
-        return timeline(self.record(order), self.machine).total
+    def _best(self, order: Order, now: float | None = None) -> tuple[float, int, int]:
+        """The seconds below `now` that the best single move saves (0 if none does), its line and where it goes."""
+        now, found = self._seconds(order) if now is None else now, []
+        for line, (verb, *_) in enumerate(order):
+            way = EARLIER if verb in (IN_START, OUT_START) else LATER
+            for to in range(line + way, -1 if way < 0 else len(order), way) if verb != RUN else ():
+                saved = now - self._seconds(moved(order, line, to))
+                if saved > 1e-9 * now:
+                    found.append((saved, -abs(to - line), line, to))
+        for saved, _, line, to in sorted(found, reverse=True):  # the clock is quick, the verifier is not: it comes last
+            if not verify(self.record(moved(order, line, to))):
+                return saved, line, to
+        return 0.0, 0, 0
 
     def _moves(self, order: Order):
         """Each start earlier and each wait later, to every place before something goes wrong."""
-        for line, (verb, _) in enumerate(order):
+        for line, (verb, *_) in enumerate(order):
             if verb != RUN:
                 for to in self._right(order, line, EARLIER if verb in (IN_START, OUT_START) else LATER)[1:]:
                     yield line, to, moved(order, line, to)
@@ -183,8 +231,8 @@ class DerivationStepper(Explorer):
 
     @property
     def details(self) -> str:
-        lines = [outcome(self.schedule, self.blocks)]
-        if lines != [right := f"B = {row(self.blocks + 1)}"]:
+        lines = [outcome(self.schedule, self.blocks)] if self.by_hand else []
+        if lines and lines != [right := f"B = {row(self.blocks + 1)}"]:
             lines.append(f"{right} would be right")
         if self.hazards:
             lines.append(self.hazards[0].mend)
@@ -201,19 +249,34 @@ class DerivationStepper(Explorer):
 
     # -- picture
 
-    def _draw(self):
-        if self._axes is None:
-            self._axes = Figure(figsize=(6.4, 2.3)).add_axes((0.115, 0.19, 0.87, 0.79))
-        self._axes.clear()
-        # To the scale of the blocking loop, so that time saved is seen as room on the right.
-        return plot_timeline(self.timeline, self._axes, hazards=self.hazards[:1], title="", selected=self.line,
-                             limit=max(self.timeline.total, self.began))
+    @property
+    def _limit(self) -> float:
+        """The end of the time axis: to the scale of the beginning, time saved is seen as room on the right."""
+        return max(self.timeline.total, self.began)
+
+    def _draw(self, selected: int | None = None) -> Figure:
+        ax = Figure(figsize=(6.4, 2.3)).add_axes((0.115, 0.19, 0.87, 0.79))
+        return plot_timeline(self.timeline, ax, hazards=self.hazards[:1], title="", selected=selected,
+                             limit=self._limit).figure
+
+    def _touch(self, ax: Axes, lines, now: bool = False) -> list[str]:
+        """Over the picture, for each of these lines: its box, or the moment of a wait that takes no time."""
+        spans, (unit, name), found = {s.event: s for s in self.timeline.spans}, unit_of(self._limit), []
+        for n in lines:
+            s, at = spans.get(n), self.timeline.times[n]
+            start, end = (s.start / unit, s.end / unit) if s else (at / unit, at / unit)
+            y, half = height(s.lane if s else CORE), 0.24 if s and s.waiting else 0.42
+            words = f"line {n + 1}: {self.schedule.describe(self.schedule[n])}\n{start:.4g} to {end:.4g} {name}"
+            found.append(touch(ax, words, [[(start, y - half), (end, y + half)]], now))
+        return found
 
     def picture(self) -> str:
-        return svg(self._draw(), f"{self.what} {self.headline}")
+        figure, drawing = self.part(self.what, (self.order, self.settings["depth"]), self._draw,
+                                    lambda ax: self._touch(ax, range(len(self.order))))
+        return laid_over(drawing, self._touch(figure.axes[0], [self.line], now=True))
 
     def figure(self) -> Figure:
-        return self._draw().figure
+        return self._draw(self.line)
 
     def beside(self) -> str:
         return f'<pre style="{TEXT}">{html.escape(chr(10).join(self.lines()))}</pre>'
@@ -223,11 +286,12 @@ class DerivationStepper(Explorer):
     def make_controls(self, w) -> dict:
         look = {"style": {"description_width": "7.5em"}, "layout": {"width": "25em"}}
         return {
-            "steps": w.IntSlider(self.settings["steps"], 1, MOST_STEPS, description="N (blocks)", **look),
+            "steps": w.IntSlider(self.settings["steps"], 1, max(MOST_STEPS, self.settings["steps"]),
+                                 description="N (blocks)", disabled=not self.by_hand, **look),
             "depth": w.IntSlider(self.settings["depth"], 1, MOST_SLOTS, description="depth (slots)", **look),
             # As a slider, too: JupyterLab keeps the arrow keys up and down for itself, and leaves left and right to it.
             "at": w.IntSlider(self.line, 0, len(self.order) - 1, description="line", readout=False, **look),
-            "line": w.Select(options=self._options(), value=self.line, rows=5 * self.settings["steps"],
+            "line": w.Select(options=self._options(), value=self.line, rows=len(self.order),
                              description="", layout={"width": "21em"}),
         }
 
@@ -242,7 +306,7 @@ class DerivationStepper(Explorer):
         if change and change["owner"] is self.controls["at"]:
             told["line"] = at
         if told["steps"] != self.settings["steps"]:  # another program: begin anew
-            told |= {"order": blocking(told["steps"]), "past": (), "line": 0}
+            told |= self._anew(told["steps"])
         self.settings = self.settings | told
         self._say("")
 
@@ -250,8 +314,14 @@ class DerivationStepper(Explorer):
         """steps=, depth= or line= from code; Reset begins anew."""
         self.settings = self.settings | settings
         if "steps" in settings and "order" not in settings:
-            self.settings = self.settings | {"order": blocking(settings["steps"]), "past": (), "line": 0}
+            self.settings = self.settings | self._anew(settings["steps"])
         self._say("")
+
+    def _anew(self, steps: int) -> dict:
+        return {"order": lines_of(self.program(steps, self.settings["depth"])), "past": (), "line": 0}
+
+    def notes(self) -> dict[str, str]:
+        return {"at": f"{self.line + 1}: {html.escape(self.lines()[self.line])}"}
 
     def more_buttons(self, w) -> list:
         return [button(w, "▲ earlier", "Move the chosen line up by one line", lambda: self.move(EARLIER)),

@@ -1,12 +1,17 @@
 """The derivation stepper without a browser: moves, their verdicts, undo, and a way to the double buffer."""
 import html
+import re
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from ipywidgets.widgets import widget
 
 import pallas_lite as pl
-from pallas_lite.explorers.stepper import EARLIER, LATER, blocking
+from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
+from pallas_lite.explorers.stepper import EARLIER, LATER, lines_of
+from pallas_lite.explorers.stepper import blocking as blocking_loop
 from pallas_lite.schedule import IN_START, OUT_WAIT, RUN
 
 
@@ -18,8 +23,17 @@ def game():
     made.close()
 
 
+def blocking(steps):
+    return lines_of(pl.record(blocking_loop, steps))
+
+
+def place(game, verb, block):
+    """The line of the block's copy or step."""
+    return next(n for n, (v, _, b) in enumerate(game.order) if (v, b) == (verb, block))
+
+
 def at(game, verb, block):
-    game.set(line=game.order.index((verb, block)))
+    game.set(line=place(game, verb, block))
     return game
 
 
@@ -46,8 +60,7 @@ def test_a_wait_before_its_start_hangs_and_says_so(game):
 
 def test_far_stops_where_the_next_line_would_be_wrong(game):
     at(game, OUT_WAIT, 0).move(LATER, far=True)
-    order = game.order
-    assert order.index((OUT_WAIT, 0)) == order.index((RUN, 2)) - 1  # step 2 writes Y[0] anew
+    assert place(game, OUT_WAIT, 0) == place(game, RUN, 2) - 1  # step 2 writes Y[0] anew
     assert not game.hazards
     game.move(LATER)
     assert game.hazards[0].kind == "overwrite in flight"
@@ -73,6 +86,54 @@ def test_better_moves_lead_from_blocking_to_the_double_buffer(steps, depth, micr
     assert np.array_equal(pl.execute(game.schedule, game.blocks, params=params), 10.0 * np.arange(1, steps + 1) + 1)
 
 
+def test_an_order_is_recorded_as_the_loop_written_by_hand_is(game):
+    def loop(N, A, X, Y, B):
+        copy_in_start(A[0], X[0])
+        copy_in_start(A[1], X[1])
+        for i in range(N):
+            copy_in_wait(X[i % 2])
+            compute(X[i % 2], Y[i % 2])
+            copy_out_start(Y[i % 2], B[i])
+            copy_out_wait(Y[i % 2])
+            if i + 2 < N:
+                copy_in_start(A[i + 2], X[i % 2])
+    written = pl.record(loop, 4)
+    found = game.record(lines_of(written))
+    assert list(found) == list(written) and found.operands == written.operands
+    assert game._seconds(lines_of(written)) == pl.timeline(written).total
+
+
+def test_the_lines_of_a_call_of_ones_own_can_be_moved():
+    x = jax.ShapeDtypeStruct((512, 128), jnp.float32)
+    spec = pl.BlockSpec((128, 128), lambda i: (i, 0))
+    add = pl.pallas_call(lambda x_ref, y_ref, o_ref: None, x, grid=(4,), in_specs=[spec, spec], out_specs=spec)
+    game = pl.explore(add, x, x, view="stepper", machine=pl.hardware.TPU_V5E)
+    trace = add.trace(x, x)
+    assert game.ui and list(game.schedule) == list(trace.schedule) and not game.hazards
+    assert game.timeline.total == pytest.approx(trace.timeline(pl.hardware.TPU_V5E).total)
+    at(game, "copy_in_wait", 2).move(LATER, far=True)
+    assert not game.hazards
+    game.move(LATER)
+    game.move(LATER)
+    assert game.hazards and "B =" not in game.details
+    game.undo().undo()
+    assert not game.hazards
+    game.set(depth=3)
+    assert game.schedule.operands[0].depth == 3
+    game.close()
+    many = pl.pallas_call(lambda x_ref, o_ref: None, x, grid=(64,), in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
+                          out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)))
+    with pytest.raises(pl.SpecError, match="takes up to 40 lines.*This call has 320 lines in 64 steps"):
+        pl.explore(many, x, view="stepper")
+
+
+def test_the_mouse_is_told_the_line_and_the_time_of_each_box(game):
+    words = re.findall("<title>(.*?)</title>", game._image.value, re.DOTALL)
+    assert len(words) == 20 + 1  # and the chosen one once more
+    assert words[5:7] == ["line 6: copy_in_start(A[1] → X[1])\n3 to 4 µs", "line 7: copy_in_wait(X[1])\n3 to 4 µs"]
+    assert "1: copy_in_start(A[0] → X[0])" in game._notes["at"].value
+
+
 def test_a_better_move_is_not_offered_on_a_wrong_program(game):
     at(game, "copy_in_wait", 1).move(LATER)
     assert "First make it right" in game.better().details
@@ -85,7 +146,7 @@ def test_the_page_follows_each_move_and_another_n_begins_anew(game):
         game.move(EARLIER)
     assert game._image.value != picture and game._words.value != words
     assert [text for text, _ in game.controls["line"].options] == game.lines()
-    assert game.controls["line"].value == game.line == game.order.index((IN_START, 1))
+    assert game.controls["line"].value == game.line == place(game, IN_START, 1)
     game.controls["depth"].value = 1
     assert game.hazards and game.order != blocking(4)  # the order stays, the room is gone
     game.controls["steps"].value = 3
