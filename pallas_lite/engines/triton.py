@@ -84,16 +84,14 @@ def shared_memory(traced) -> dict[str, int]:
 def _rearranged(x, warps) -> int:
     """Bytes in which a matmul's result is rearranged for the store (measured, docs/gpu.md).
 
-    The matrix unit leaves 16 rows to a warp, a store takes 16 bytes a thread. Rows beyond what the warps take at once
-    lie in registers on both sides, and go through the same memory one after the other.
+    The matrix unit leaves 16 rows to a warp, or 16 columns where there are few rows; a store takes 16 bytes a thread.
+    Rows beyond what the warps take at once lie in registers on both sides, and go through the same memory in turns.
     """
     *_, rows, columns = (1, *x.block_shape)
-    size = rows * columns * x.dtype.itemsize
-    if rows < 64:
-        return 0 if columns < 128 or x.dtype.itemsize < 4 else size
-    stored_at_once = warps * 32 * 16 // (columns * x.dtype.itemsize)  # rows
-    turns = max(rows // (16 * warps), 1) * (2 if stored_at_once <= 8 else 1) // (2 if x.dtype.itemsize == 4 else 1)
-    return size // max(turns, 1)
+    multiplied = 16 * (warps if rows >= 64 else max(warps * 16 // columns, 1))  # rows at once
+    stored = warps * 32 * 16 // (columns * x.dtype.itemsize)
+    turns = max(rows // multiplied, 1) * (2 if stored <= 8 else 1) // (2 if x.dtype.itemsize == 4 else 1)
+    return rows * columns * x.dtype.itemsize // max(turns, 1)
 
 
 def _warps(traced):

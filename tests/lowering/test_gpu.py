@@ -16,6 +16,7 @@ from jax.experimental.pallas import triton as plgpu
 
 import pallas_lite as pl
 from benchmarks import gpu as gpu_benchmark
+from benchmarks import gpu_memory
 from benchmarks._gpu_kernels import add, into_output, marked, matmul, shape, total
 from pallas_lite import cuda
 from pallas_lite import tpu as pltpu
@@ -472,6 +473,17 @@ def test_triton_pipelines_a_matmul_to_the_depth(dtype, blocks, compiler):
     assert copies[0] == 0 < copies[1] < copies[2]
     for m in memory:
         assert m.shared_memory_in_bytes == m.predicted_shared_memory_in_bytes
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows, columns, warps, dtype, result", [
+    (256, 64, 8, jnp.float32, jnp.float32), (128, 64, 4, jnp.float32, jnp.float32),
+    (32, 128, 4, jnp.bfloat16, jnp.float32), (64, 256, 4, jnp.bfloat16, jnp.bfloat16)])
+def test_triton_rearranges_a_result_in_the_memory_that_we_count(rows, columns, warps, dtype, result, compiler):
+    program = gpu_memory.matmul(rows, columns, warps, dtype, result).lower("triton")
+    memory = program.compile().memory_analysis()
+    assert memory.shared_memory_in_bytes == memory.predicted_shared_memory_in_bytes
+    assert "to rearrange the result" in program.shared_memory()
 
 
 @pytest.mark.gpu
