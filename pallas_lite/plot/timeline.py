@@ -130,9 +130,9 @@ def _draw(timeline: Timeline, spans, ax: Axes, at: Fold, unit: float, ink: Ink, 
     ax.add_collection(PolyCollection([box for _, box, _ in boxes], facecolors=[c for _, _, c in boxes],
                                      edgecolors=[ink.mark if bad else ink.strong for bad, _, _ in boxes],
                                      linewidths=[2.5 if bad else 0.7 for bad, _, _ in boxes], zorder=2), autolim=False)
-    waits = np.isin(timeline.schedule.columns.verb, (CODE[IN_WAIT], CODE[OUT_WAIT]))
-    ticks, y, (low, high) = at(np.array(timeline.times)[waits] / unit), height(CORE), ax.get_xlim()
-    ticks = ticks[(low <= ticks) & (ticks <= high)]  # a long pipeline has thousands beyond the axis
+    waits, y = np.isin(timeline.schedule.columns.verb, (CODE[IN_WAIT], CODE[OUT_WAIT])), height(CORE)
+    ticks = np.array(timeline.times)[waits] / unit  # a long pipeline has thousands beyond the axis
+    ticks = at(ticks[(at.knots[0] <= ticks) & (ticks <= at.knots[-1])])
     line = np.stack([np.repeat(ticks, 3), np.tile([y - 0.53, y - 0.38, np.nan], len(ticks))], 1)  # one, with gaps
     ax.add_collection(LineCollection([line], colors=ink.strong, linewidths=1.1, zorder=3), autolim=False)
 
