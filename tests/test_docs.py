@@ -1,0 +1,35 @@
+"""The Python in README and docs runs, prints what the page says, and the files that pages name are there."""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+# adding-an-exercise.md shows parts of files; tests/course builds and runs the files themselves.
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p) and p.name != "adding-an-exercise.md"],
+                         ids=lambda p: p.stem)
+def test_the_python_on_a_page_runs(page, tmp_path):
+    done = subprocess.run([sys.executable, "-c", "\n".join(blocks(page))], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=300)
+    assert done.returncode == 0, done.stderr
+    shown = re.findall(r"^```output\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert "".join(shown) == done.stdout or not shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_files_that_a_page_names_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
+    missing = [link for link in links if not (page.parent / link).exists()]
+    names = {n.name for n in ROOT.rglob("*.py") if not any(p.startswith(".") for p in n.relative_to(ROOT).parts)}
+    missing += [n for n in re.findall(r"[\w/]+\.py\b", text) if "<" not in n and Path(n).name not in names]
+    assert not missing
