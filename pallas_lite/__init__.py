@@ -8,10 +8,11 @@ One call, from top to bottom: call.py (what is asked for), specs.py (operands, w
 (values).
 
 Beside that: reports.py (hazards that only values tell), causes.py (why it takes so long), rolled.py (a schedule as a
-loop), plot/, show.py and explorers/ (pictures), by_hand.py (pipelines written as loops), manual.py and
+loop), plot/, show.py, display.py and explorers/ (pictures), by_hand.py (pipelines written as loops), manual.py and
 engines/step.py (kernels with copies of their own), lowering.py with mosaic.py and cuda.py (programs for
 accelerators), tpu.py (Pallas' TPU names, nothing else).
 """
+from . import display as display
 from . import hardware as hardware
 from .body import debug_print as debug_print
 from .body import loop as loop

@@ -124,6 +124,11 @@ class Call:
             self._traces[key] = traced
         return self._on_values(key, flat)
 
+    @property
+    def last(self) -> "Traced | None":
+        """The trace of the operands that came last; None before the first."""
+        return next((t for t in reversed(self._traces.values()) if isinstance(t, Traced)), None)
+
     def _on_values(self, key, flat) -> "Traced":
         """The trace of these operands: on their values, if there are any, where a kernel's own copies may need them."""
         general = self._traces[key]

@@ -276,7 +276,6 @@ class Schedule:
         A row ends where the program goes back to an earlier column, so the table is in exact program order.
         `marks` maps event numbers to a remark, put behind their row. More than `fold` rows: the middle is left out.
         """
-        header = ["step", "copy_in start", "copy_in wait", "run", "copy_out start", "copy_out wait"]
         rows, remarks, last = [], [], (None, 99)
         for number, e in enumerate(self.events):
             column = 1 + CODE[e.verb]
@@ -284,28 +283,17 @@ class Schedule:
             if e.step != last[0] or column < last[1] or column == last[1] == 3:
                 rows.append([str(e.step), "", "", "", "", ""])
                 remarks.append("")
-            cell = self._cell(e)
+            cell = self.cell(number)
             rows[-1][column] += f", {cell}" if rows[-1][column] else cell
             if marks and number in marks:
                 remarks[-1] += f"  ✗ {marks[number]}"
             last = e.step, column
-        shown = range(len(rows))
-        if fold and len(rows) > fold:
-            marked = [i for i in shown if remarks[i]][:3]
-            shown = sorted({*shown[:fold - fold // 4], *shown[len(rows) - fold // 4:], *marked})
-        widths = [max(map(len, [h, *(rows[i][c] for i in shown)])) for c, h in enumerate(header)]
-        lines = ["  ".join(h.ljust(w) for h, w in zip(header, widths, strict=True)).rstrip()]
-        before = -1
-        for i in shown:
-            if i != before + 1:
-                lines.append(f"   … {i - before - 1} more rows")
-            cells = [(c or "·").ljust(w) for c, w in zip(rows[i], widths, strict=True)]
-            cells[0] = rows[i][0].rjust(widths[0])
-            lines.append(("  ".join(cells) + remarks[i]).rstrip())
-            before = i
-        return "\n".join(lines)
+        return aligned(["step", "copy_in start", "copy_in wait", "run", "copy_out start", "copy_out wait"], rows,
+                       remarks, fold)
 
-    def _cell(self, e: Event) -> str:
+    def cell(self, number: int) -> str:
+        """An event in few letters, as a table has it."""
+        e = self.events[number]
         if e.verb == RUN:
             return "run"
         x = self.operand(e.operand)
@@ -318,8 +306,6 @@ class Schedule:
 
     def __str__(self) -> str:
         return self.table()
-
-    __repr__ = __str__
 
     def to_plain(self) -> dict:
         """The schedule as lists, strings and numbers, as JSON can carry it."""
@@ -362,6 +348,28 @@ class Schedule:
             return Schedule(tuple(events), operands, float(data["flops"]), _text(data["name"]), work, scratch)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise PallasLiteError(f"not a schedule: {error}") from None
+
+
+def aligned(header: list[str], rows: list[list[str]], remarks: list[str] = (), fold: int | None = None) -> str:
+    """A table as text: a dot for an empty cell, a remark behind its row. More than `fold` rows: the middle is left out.
+
+    Rows with a remark stay, the first three of them.
+    """
+    shown = range(len(rows))
+    if fold and len(rows) > fold:
+        marked = [i for i, remark in enumerate(remarks) if remark][:3]
+        shown = sorted({*shown[:fold - fold // 4], *shown[len(rows) - fold // 4:], *marked})
+    widths = [max(map(len, [h, *(rows[i][c] for i in shown)])) for c, h in enumerate(header)]
+    lines = ["  ".join(h.ljust(w) for h, w in zip(header, widths, strict=True)).rstrip()]
+    before = -1
+    for i in shown:
+        if i != before + 1:
+            lines.append(f"   … {i - before - 1} more rows")
+        cells = [(c or "·").ljust(w) for c, w in zip(rows[i], widths, strict=True)]
+        cells[0] = rows[i][0].rjust(widths[0])
+        lines.append(("  ".join(cells) + (remarks[i] if remarks else "")).rstrip())
+        before = i
+    return "\n".join(lines)
 
 
 def _starts(columns) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 In a notebook the listing stands beside the timeline and the table; a terminal gets verdict, values, table and timeline.
 """
+import base64
 import contextlib
 import html
 import io
@@ -97,7 +98,10 @@ class View:
         # No bound here: for a loop whose order holds it up, the largest of the bounds is not what limits it.
         title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
         ax = Figure(figsize=(5.7, 2.2), layout="constrained").add_subplot()
-        picture = svg(plot_timeline(t, ax, hazards=self.hazards[:1], limit=self.limit, title=""), f"Timeline. {title}")
+        plot_timeline(t, ax, hazards=self.hazards[:1], limit=self.limit, title="", fold=12)
+        # A PNG: pages that clean HTML (GitHub's, or a notebook that nobody trusts yet) take the drawing out of an SVG.
+        picture = (f'<img alt="Timeline. {html.escape(title, quote=True)}" width="{96 * 5.7:.0f}" '
+                   f'style="max-width:100%;border-radius:6px" src="data:image/png;base64,{png(ax.figure)}">')
         table = self.schedule.table({n: "" for h in self.hazards[:1] for n in h.events[-1:]})
         words = html.escape("\n".join(filter(None, [self.verdict, self.values])))
         return (f'<div class="pallas-lite-view"><pre style="{TEXT}">{words}</pre>'
@@ -196,6 +200,13 @@ def _time_limit(seconds: int):
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def png(figure: Figure) -> str:
+    """A figure as a PNG in base 64, sharp on screens with small pixels too."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=144)
+    return base64.b64encode(out.getvalue()).decode()
 
 
 def svg(ax: Axes, label: str = "timeline of a pipeline") -> str:

@@ -168,8 +168,6 @@ class Timeline:
                 f"{excess or 'nothing'}); {self.fill / unit:.4g} before the first step, {self.drain / unit:.4g} {name} "
                 f"after the last{refused}")
 
-    __repr__ = __str__
-
 
 def unit_of(seconds: float) -> tuple[float, str]:
     """A unit in which a time reads well.  >>> unit_of(3e-6)

@@ -3,9 +3,7 @@
 A subclass says what its controls are and what a setting means; here is how they reach the page. Where widgets do not
 run (GitHub, a printed page, a closed kernel) a still picture and a sentence stand in their place; a terminal gets text.
 """
-import base64
 import html
-import io
 import sys
 from collections.abc import Callable
 from functools import cached_property
@@ -18,7 +16,7 @@ from matplotlib.figure import Figure
 from ..errors import PallasLiteError
 from ..plot.timeline import height
 from ..schedule import Schedule
-from ..show import svg
+from ..show import png, svg
 from ..timeline import Timeline, unit_of
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -65,12 +63,6 @@ class Explorer:
             figure = draw()
             self._parts[what] = key, figure, laid_over(svg(figure.axes[0], what), [TOUCH, *over(figure.axes[0])])
         return self._parts[what][1:]
-
-    def png(self) -> bytes:
-        """`figure` as a file."""
-        out = io.BytesIO()
-        self.figure().savefig(out, format="png", dpi=130)
-        return out.getvalue()
 
     def beside(self) -> str:
         """HTML that stands to the left of the still picture."""
@@ -172,7 +164,7 @@ class Explorer:
 
     def still(self, why: str) -> dict:
         """Picture, result and a sentence, as every front end can show them: HTML, PNG and text."""
-        picture = base64.b64encode(self.png()).decode()
+        picture = png(self.figure())
         mark = f"pallas-lite-still-{self.ui.model_id}" if "ui" in self.__dict__ else ""
         # The other way round: in a notebook opened again, no "model not found" stands where the widget was.
         dead = f".jp-OutputArea-child:not(:has(.widget-vbox)):has(+ .jp-OutputArea-child .{mark})"

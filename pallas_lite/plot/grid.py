@@ -56,10 +56,11 @@ def plot_grid(what, operand: str, step: int | None = None, ax: Axes | None = Non
         ax = Figure(figsize=sheets.size(), layout="constrained").add_subplot()
     lit = next((v for v in visits if step is not None and v.first <= step <= v.last), None)
     _draw(ax, sheets, visits, lit)
-    title = _title(what, schedule, x, visits, step, lit)
-    if len(title) > 14.5 * _inches(ax):
-        title = title.replace(": ", ":\n")
-    ax.set_title(title, fontsize=10, loc="left")
+    title, wide = _title(what, schedule, x, visits, step, lit), 14.5 * _inches(ax)
+    for before, after in ((": ", ":\n"), (", so", ",\nso")):
+        if max(map(len, title.split("\n"))) > wide:
+            title = title.replace(before, after)
+    ax.set_title(title, fontsize=9 if "\n" in title else 10, loc="left", y=1, pad=18)  # above column numbers
     return ax
 
 
@@ -117,6 +118,11 @@ class Sheets:
         return width, width * ratio + 1.1
 
 
+def _equal(sheets: Sheets) -> bool:
+    """Is a square block drawn as a square? Not in an array that would be a thread."""
+    return 0.2 <= sheets.extent[1] / sheets.extent[0] <= 2
+
+
 def _inches(ax: Axes) -> float:
     """How wide the axes are, in inches, before any layout."""
     return ax.bbox.width / ax.figure.dpi
@@ -153,15 +159,16 @@ def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> N
     centres = {b: sheets.box(b).mean(0) for b in kinds}
     ax.plot(*np.array([centres[v.block] for v in visits]).reshape(-1, 2).T, color=ink.strong, lw=0.8, alpha=0.6)
     if len(blocks) <= NUMBERED:
-        # Letters that fit into a block.
-        room = 12 * _inches(ax) * (1, *sheets.x.block_shape)[-1] / sheets.extent[0]
+        # Letters that fit into a block, on axes with one scale for both ways.
+        scale = min(_inches(ax) / sheets.extent[0], ax.bbox.height / ax.figure.dpi / sheets.extent[1])
+        room = 12 * (scale if _equal(sheets) else _inches(ax) / sheets.extent[0]) * (1, *sheets.x.block_shape)[-1]
         _number(ax, centres, visits, lit, room)
     _frame(ax, sheets)
     keys = [Patch(facecolor=color, hatch=hatch, edgecolor=ink.soft if color == "none" else EDGE, label=kind)
             for kind in present for color, hatch in [KINDS[kind]]]
     keys += [Patch(facecolor=BLUE, alpha=0.3, label=PAST)] if past else []
-    ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(0, -0.02), ncols=4, fontsize=9, frameon=False,
-              borderaxespad=0.2)
+    ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(0, -0.02), fontsize=9, frameon=False,
+              borderaxespad=0.2, ncols=min(4, max(1, int(_inches(ax) / 1.3))))
 
 
 def _number(ax: Axes, centres, visits: list[Visit], lit: Visit | None, room: float) -> None:
@@ -183,7 +190,7 @@ def _frame(ax: Axes, sheets: Sheets) -> None:
     x, (width, height) = sheets.x, sheets.extent
     ax.set_xlim(-0.01 * width, 1.01 * width)
     ax.set_ylim(1.02 * height, -0.02 * height)  # rows go down
-    ax.set_aspect("equal" if 0.2 <= height / width <= 2 else "auto")
+    ax.set_aspect("equal" if _equal(sheets) else "auto")
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, labelsize=9, labeltop=True, labelbottom=False)
     rows, columns = ((1, 1, *sheets.counts)[-2:] if x.starts is None else (0, 0))

@@ -11,11 +11,12 @@ ORDER = ["errors", "hardware", "schedule", "rolled", "specs", "memory", "refs", 
          "by_hand", "engines.xla", "engines.buffers", "engines.step", "engines.log", "engines.direct", "tiles",
          "engines.tpu", "engines.gpu", "engines.triton", "engines.replay", "engines.mosaic_gpu", "stages", "libtpu",
          "mosaic", "cuda", "lowering", "clock", "causes", "perfetto", "timeline", "plot.look", "plot.timeline",
-         "plot.roofline", "plot.grid", "plot.slots", "plot.sweep", "traced", "call", "show", "explorers.base",
-         "explorers.schedule", "explorers.grid", "explorers.stepper", "explorers.tuner", "explorers.opening", "tpu"]
+         "plot.roofline", "plot.grid", "plot.slots", "plot.sweep", "traced", "call", "show", "display",
+         "explorers.base", "explorers.schedule", "explorers.grid", "explorers.stepper", "explorers.tuner",
+         "explorers.opening", "tpu"]
 LOWERING = {"lowering", "stages", "mosaic", "tiles", "libtpu", "cuda", "engines.tpu", "engines.gpu", "engines.triton",
             "engines.replay", "engines.mosaic_gpu"}
-PICTURES = {"show", "perfetto"}  # and plot/, explorers/
+PICTURES = {"show", "display", "perfetto"}  # and plot/, explorers/
 FILES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in ROOT.rglob("*.py") if p.name != "__init__.py"}
 
 
@@ -67,5 +68,5 @@ def test_the_line_budget():
     lowering = sum(n for name, n in lines.items() if name in LOWERING)
     pictures = sum(n for name, n in lines.items() if name in PICTURES or name.startswith(("plot.", "explorers.")))
     assert lowering <= 1375
-    assert pictures <= 1800
+    assert pictures <= 1851
     assert sum(lines.values()) - lowering - pictures <= 3500

@@ -1,0 +1,81 @@
+"""display: how schedules, timelines and calls look as the last line of a cell: text, then a picture.
+
+The data know nothing of pictures, so their looks are given to them here. In a notebook each is two outputs, plain text
+and a PNG: all that shows notebooks can show those, GitHub, a printed page and a notebook that nobody trusts yet among
+them. A terminal gets the text.
+"""
+from collections import defaultdict
+
+from matplotlib.figure import Figure
+
+from .call import Call
+from .errors import many
+from .plot import plot_grid, plot_slots, plot_timeline
+from .schedule import Schedule, aligned
+from .show import png
+from .timeline import LANES, Timeline, unit_of
+from .traced import Traced
+
+
+def lanes(t: Timeline, fold: int | None = 16) -> str:
+    """A timeline as text: a row for each moment at which something begins, a column for each engine."""
+    unit, name = unit_of(t.total)
+    begins = defaultdict(lambda: defaultdict(list))
+    for s in t.spans:
+        begins[float(f"{s.start / unit:.4g}")][s.lane].append(
+            f"({s.label})" if s.waiting else f"step {s.label}" if s.lane == LANES[1] else t.schedule.cell(s.event))
+    return aligned([name, *LANES], [[f"{time:g}", *(", ".join(cells[lane]) for lane in LANES)]
+                                    for time, cells in sorted(begins.items())], fold=fold)
+
+
+def about(trace: Traced) -> str:
+    """Grid, operands, SRAM and hazards of a call on operands of known shapes."""
+    s, grid = trace.schedule, " × ".join(map(str, trace.call.grid))
+    rows = [f"{trace.call.name}: {f'grid {grid}' if grid else 'no grid'}, {many(len(trace.indices), 'step')}"]
+    for x in trace.arrays:
+        copies = (f"{many(x.depth, 'slot')} of {' × '.join(map(str, x.block_shape))}, "
+                  f"{many(s.copies(x.name), 'copy', 'copies')}" if not x.stays_in_hbm else "stays in HBM")
+        rows.append(f"  {x.name} ({'output' if x.is_output else 'input'}): {x.dtype}{list(x.shape)}, {copies}")
+    rows += [f"  {name} (prefetched): {a.dtype}{list(a.shape)}"
+             for name, a in zip(trace.names, trace.scalars, strict=False)]
+    return "\n".join([*rows, f"{s.sram_bytes:,} bytes of SRAM; copies move {s.hbm_bytes['total']:,} bytes",
+                      f"✗ {trace.hazards}" if trace.hazards else "✓ no hazards in the schedule"])
+
+
+def about_call(call: Call) -> str:
+    """What one can do with it; then what it did on the last operands."""
+    done = f" On the last operands:\n\n{about(call.last)}" if call.last else ""
+    return f"{call.name}: a pallas_call. Call it on arrays; f.trace(…) shows what it would do on them.{done}"
+
+
+def grids(trace: Traced | None) -> Figure | None:
+    """The arrays of the first three operands, with their blocks and the steps that take them."""
+    operands = trace.schedule.operands[:3] if trace and trace.schedule.steps else ()
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    for number, x in enumerate(operands, 1):
+        plot_grid(trace, x.name, None, figure.add_subplot(1, len(operands), number))
+    return figure if operands else None
+
+
+# What is shown -> its text in a terminal; its picture, if it has one.
+LOOKS = {Schedule: (Schedule.__str__, lambda s: plot_slots(s).figure if s.steps and s.operands else None),
+         Timeline: (lambda t: f"{t}\n\n{lanes(t)}", lambda t: plot_timeline(t).figure),
+         Traced: (about, grids), Call: (about_call, lambda call: grids(call.last))}
+
+
+def display(what) -> None:
+    """What IPython calls for the last line of a cell."""
+    from IPython import display, get_ipython  # late: nobody else needs it
+    if not hasattr(get_ipython(), "kernel"):
+        print(repr(what))
+        return
+    words, figure = str(what), LOOKS[type(what)][1](what)
+    display.display({"text/plain": words}, raw=True)
+    if figure is not None:
+        label = f"Picture. {words.partition(chr(10))[0]}"
+        look = {"width": int(96 * figure.get_figwidth()), "alt": label}
+        display.display({"image/png": png(figure), "text/plain": label}, raw=True, metadata={"image/png": look})
+
+
+for kind, (text, _) in LOOKS.items():
+    kind.__repr__, kind._ipython_display_ = text, display
