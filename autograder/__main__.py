@@ -11,7 +11,7 @@ import sys
 
 from rich.console import Console
 
-from .commands import EXIT_CODES, FAULT, UNREADABLE, build, feedback, grade, gradebook, selftest, validate
+from .commands import EXIT_CODES, FAULT, UNREADABLE, build, feedback, grade, gradebook, selftest, similar, validate
 from .course import CourseError
 from .report import ResultsError
 from .sandbox import SandboxError
@@ -23,6 +23,7 @@ VERBS = (
     grade,
     gradebook,
     feedback,
+    similar,
 )  # in the order of a course: --help shows them so
 
 

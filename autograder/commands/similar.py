@@ -1,0 +1,38 @@
+"""autograder similar: submissions -> pairs that share more than the task explains. The work is in ../similar.py."""
+from pathlib import Path
+
+from ..course import ROOT
+from ..report import write_atomic
+from ..submissions import find
+from . import OK, RESULTS, UNREADABLE, command, course_of, release_options
+
+
+def add(commands) -> None:
+    p = command(commands, "similar", "pairs of submissions that are alike",
+                "Compares the answer cells of all submissions, without running them, and shows pairs that have more\n"
+                "in common than the skeleton, our own solution and the rest of the class explain. Names, comments,\n"
+                "layout and the order of statements do not count. Prints a table, and writes a page with both side\n"
+                "by side. It gives you pairs to read, and no verdict.", run, """
+  autograder similar .nbgrader/submitted              all that was collected
+  autograder similar .nbgrader/submitted --near 0.1   also those that come within 10 % of being shown""")
+    p.add_argument("paths", nargs="+", metavar="PATH", help="as for `grade`")
+    p.add_argument("--out", type=Path, default=RESULTS / "similar.html", metavar="FILE",
+                   help="where the page goes (default: .nbgrader/results/similar.html)")
+    p.add_argument("--near", type=float, default=0.0, metavar="PART", help="show pairs this far below the limit too")
+    release_options(p)
+
+
+def run(options, console, errors) -> int:
+    from .. import alike, similar
+    course = course_of(options)
+    answers, problems = similar.answers_of(find(options.paths, course), course)
+    known, names = similar.explained(course, similar.solutions_of(ROOT)), similar.imported(course.notebooks)
+    home = {number: n.name for n in course.notebooks for number in n.answers.values()}
+    found = similar.pairs(answers, known, home, names, above=options.near)
+    console.print(alike.table(found) if found else alike.NONE, highlight=False)
+    for problem in problems:
+        errors.print(f"! not compared: {problem}", markup=False, highlight=False)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    path = write_atomic(options.out, alike.page(found, answers, known, names))
+    errors.print(f"written: {path}", markup=False, highlight=False, soft_wrap=True)
+    return UNREADABLE if problems else OK
