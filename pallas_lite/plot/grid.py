@@ -60,7 +60,7 @@ def plot_grid(what, operand: str, step: int | None = None, ax: Axes | None = Non
     for before, after in ((": ", ":\n"), (", so", ",\nso")):
         if max(map(len, title.split("\n"))) > wide:
             title = title.replace(before, after)
-    ax.set_title(title, fontsize=9 if "\n" in title else 10, loc="left", y=1, pad=18)  # above column numbers
+    ax.set_title(title, fontsize=9 if "\n" in title else 10, loc="left")
     return ax
 
 

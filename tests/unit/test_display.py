@@ -7,8 +7,10 @@ from types import SimpleNamespace
 import IPython
 import jax
 import jax.numpy as jnp
+import nbformat
 import numpy as np
 import pytest
+from nbconvert import HTMLExporter
 from PIL import Image
 
 import pallas_lite as pl
@@ -103,3 +105,21 @@ def test_text_lanes_say_when_each_copy_and_step_begins(alpha):
     wanted = {(round(s.start * 1e6, 3), f"({s.label})" if s.waiting else f"step {s.step}" if s.lane == "core" else
                f"{s.label} {arrows[s.lane]} {e.operand}[{e.slot}]") for s in t.spans for e in [t.schedule[s.event]]}
     assert found == wanted
+
+
+def test_a_page_without_a_kernel_keeps_text_and_picture_even_when_it_is_cleaned(outputs):
+    for what in (pl.timeline(pl.record(loops.rolled, 6)), add(512)):
+        what._ipython_display_()
+    cell = nbformat.v4.new_code_cell("what", outputs=[
+        nbformat.v4.new_output("display_data", data, metadata=metadata or {}) for data, metadata in outputs])
+    page, _ = HTMLExporter(sanitize_html=True).from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
+    body = page[page.index("<body"):]
+    assert body.count('src="data:image/png;base64,') == 2
+    assert "core busy 75%" in body and "add: grid 4 × 4, 16 steps" in body
+    assert not re.search(r'src="http|<script[^>]*src=|&lt;img', body)
+
+
+def test_a_view_brings_its_picture_along():
+    page = pl.show(loops.one_slot, 4)._repr_html_()
+    assert re.search(r'<img alt="Timeline. one_slot on toy: [^"]*" [^>]*src="data:image/png;base64,iVBOR', page)
+    assert not re.search("<script|<svg|https?:", page)
