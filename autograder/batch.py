@@ -1,46 +1,162 @@
-"""batch: many submissions -> their reports, in worker processes, whatever happens to one of them."""
-import multiprocessing
-import signal
+"""batch: many submissions -> their reports, each as soon as it is known, whatever happens to one of them.
+
+Threads of this process (`Here`) or of a Dask cluster (cluster.py) run the same function, `work`; each thread has a
+process of its own that grades (child.py). A few submissions are on their way at a time, so memory does not grow with
+their number. Next: store.py (what is known already), child.py, grade.py.
+"""
+import contextlib
+import fcntl
+import itertools
+import shutil
+import tempfile
+import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
 
+from .child import Child, ChildDied
+from .course import Course
 from .grade import Grader, Report
-from .submissions import Submission
+from .sandbox import Sandbox, find_sandbox, make_stage
+from .submissions import Parcel, Submission, pack
+
+DIED = "the grading process died on this submission, twice"
 
 
-def grade_all(grader: Grader, submissions: list[Submission], jobs: int = 1) -> Iterator[Report]:
-    """The report of each submission, once it is ready. A process that dies costs nobody a mark: it is done again."""
-    left = list(submissions)
-    while left:
-        died = False
-        # Spawned, not forked: JAX has threads, and a fork would copy their locks.
-        pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _prepare, (grader,))
-        try:
-            # All but the last find their sandbox warm.
-            futures = {pool.submit(grader.grade, s, i < len(left) - jobs): s for i, s in enumerate(left)}
-            for future in as_completed(futures):
-                try:
-                    report = future.result()
-                except BrokenProcessPool:
-                    died = True
-                    continue
-                left.remove(futures[future])
-                yield report
-            pool.shutdown()
-        except BaseException:  # interrupted: what runs would run on to its time limits
-            for process in list((pool._processes or {}).values()):
-                process.terminate()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        if died and jobs == 1:
-            # Alone with it: the first of those left is the one that cannot be graded.
-            guilty = left.pop(0)
-            yield Report(guilty.student, [], guilty.digest, "fault",
-                         warnings=["the grading process died on this submission"])
-        jobs = 1 if died else jobs
+@dataclass(frozen=True)
+class Order:
+    """What is the same for all submissions of a run. Small: it goes along with each of them."""
+
+    course: Course
+    version: tuple[tuple[str, str], ...]  # of the course, as Course.version has it where the run began
+    timeout: float = 20.0
+    sandboxed: bool = True
+
+    @property
+    def settings(self) -> tuple:
+        """All that a mark depends on beside the submission: what belongs into the key of a result."""
+        return self.version, self.timeout, self.sandboxed, "hidden"
 
 
-def _prepare(grader: Grader) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
-    _ = grader.course.notebooks  # imports the checks
+def grade_all(order: Order, submissions: list[Submission], pool) -> Iterator[tuple[Submission, Parcel, Report]]:
+    """Each submission, as it was when it was read, and its report. In the order in which they get ready."""
+    left, running = iter(enumerate(submissions)), {}
+    try:
+        while True:
+            width = pool.width()
+            for i, submission in itertools.islice(left, max(0, 2 * width - len(running))):
+                parcel = pack(submission)
+                # All but the last of each thread find their sandbox warm.
+                running[pool.submit(work, order, parcel, i < len(submissions) - width)] = submission, parcel
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                submission, parcel = running.pop(future)
+                yield submission, parcel, pool.result(future, parcel)
+    finally:
+        for future in running:
+            future.cancel()
+        pool.close()
+
+
+class Here:
+    """A pool of threads on this machine; `jobs` submissions at once."""
+
+    def __init__(self, order: Order, jobs: int):
+        bench_for(order)  # no sandbox: said before anything starts
+        self._jobs = jobs
+        self._threads = ThreadPoolExecutor(jobs)
+        self.submit = self._threads.submit
+
+    def width(self) -> int:
+        return self._jobs
+
+    def result(self, future, parcel: Parcel) -> Report:
+        return future.result()
+
+    def close(self) -> None:
+        clear_bench()
+        self._threads.shutdown()
+
+
+def work(order: Order, parcel: Parcel, more: bool) -> Report:
+    """Grades one submission in this thread's child. Once more if the child dies: that may have been chance."""
+    bench = bench_for(order)
+    for _ in range(2):
+        with contextlib.suppress(ChildDied):
+            return bench.child().grade(parcel, more)
+    return fault(parcel, DIED)
+
+
+def fault(parcel: Parcel, why: str) -> Report:
+    """No mark, and not by the student's fault."""
+    return Report(parcel.student, [name for name, _ in parcel.files], parcel.digest, "fault", warnings=[why])
+
+
+class Bench:
+    """What one process needs to grade for one order: the sandbox's files, and a child for each of its threads."""
+
+    def __init__(self, order: Order):
+        remove_abandoned()
+        self.closed = False
+        self._folder = tempfile.TemporaryDirectory(prefix=PREFIX)
+        folder = Path(self._folder.name)
+        self._lock = (folder / "lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        stage = make_stage(folder / "course")
+        folder.chmod(0o755)
+        sandbox = find_sandbox(stage) if order.sandboxed else Sandbox(stage, "none")
+        self._grader = Grader(order.course, sandbox, order.timeout)
+        self._children: dict[int, Child] = {}
+
+    def child(self) -> Child:
+        """This thread's process; another one if it has died, or has done enough. Raises ChildDied at the end."""
+        thread = threading.get_ident()
+        child = self._children.get(thread)
+        if child is None or child.process.poll() is not None or child.spent:
+            if child is not None:
+                child.close()
+            if self.closed:
+                raise ChildDied
+            child = self._children[thread] = Child(self._grader)
+        return child
+
+    def close(self) -> None:
+        self.closed = True
+        for child in list(self._children.values()):
+            child.close()
+        self._folder.cleanup()
+        self._lock.close()
+
+
+PREFIX = "autograder-"
+_bench: dict[Order, Bench] = {}
+_one_at_a_time = threading.Lock()
+
+
+def bench_for(order: Order) -> Bench:
+    """The bench of this process for an order. Raises SandboxError, and CourseError if the course is not the order's."""
+    with _one_at_a_time:
+        if order not in _bench:
+            clear_bench()  # one order at a time
+            order.course.check_version(dict(order.version))
+            _bench[order] = Bench(order)
+        return _bench[order]
+
+
+def clear_bench() -> None:
+    """Ends all children, whatever they are doing."""
+    while _bench:
+        _bench.popitem()[1].close()
+
+
+def remove_abandoned() -> None:
+    """Removes what a batch that was killed left in the temporary folder: nobody holds its lock any more."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/lock"):
+        with contextlib.suppress(OSError), folder.open() as lock:
+            if time.time() - folder.stat().st_mtime < 60:  # it may be about to be locked
+                continue
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder.parent, ignore_errors=True)

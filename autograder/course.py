@@ -3,10 +3,15 @@
 Test cells are read from the release, which is ours, never from a submission. Next: transplant.py.
 """
 import ast
+import hashlib
+import platform
 import site
+import socket
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +64,12 @@ class Course:
     release: str = str(RELEASE)
     checks: tuple[str, ...] = ("autograder.checks",)
 
-    def __reduce__(self):  # without what was read: another process has to load the checks itself
-        return Course, (self.release, self.checks)
+    def __reduce__(self):  # without what was read: another process, maybe elsewhere, has to load the checks itself
+        # The course's own release is wherever it lies over there.
+        return Course, ("" if self.release == str(RELEASE) else self.release, self.checks)
+
+    def __post_init__(self):
+        object.__setattr__(self, "release", self.release or str(RELEASE))
 
     @cached_property
     def notebooks(self) -> tuple[Notebook, ...]:
@@ -72,9 +81,50 @@ class Course:
                               "python -m autograder build")
         return tuple(_read(path) for path in paths)
 
+    @cached_property
+    def version(self) -> dict[str, str]:
+        """Part -> a hash, or versions: whatever marks depend on beside submission and settings."""
+        release, here = Path(self.release), Path(__file__).parent
+        checks = [path for name in self.checks for path in _sources(name)]
+        grader = [p for p in (*here.rglob("*.py"), *here.rglob("*.txt")) if "commands" not in p.relative_to(here).parts]
+        packages = ", ".join(f"{name} {metadata.version(name)}" for name in ("jax", "jaxlib", "numpy", "ipython"))
+        return {"release": _hash(release.glob("*/*.ipynb"), release), "checks": _hash(checks),
+                "autograder": _hash(grader, here), "pallas_lite": _hash(_sources("pallas_lite")),
+                "packages": f"Python {'.'.join(platform.python_version_tuple()[:2])}, {packages}"}
+
+    def check_version(self, expected: dict[str, str]) -> None:
+        """Raises CourseError if this machine, or this process, has another version of the course."""
+        differ = [part for part, value in self.version.items() if expected.get(part) != value]
+        if differ:
+            parts = "; ".join(f"{part}: {self.version[part][:70]} here, {expected.get(part, 'none')[:70]} where the "
+                              "batch was started" for part in differ)
+            raise CourseError(f"{socket.gethostname()} has another version of the course ({parts}). Marks would not be "
+                              "comparable: bring both to the same commit and the same requirements.lock")
+
     @property
     def units(self) -> set[str]:
         return {n.unit for n in self.notebooks}
+
+
+def _sources(module: str) -> list[Path]:
+    """The source files of a module, or of all modules of a package."""
+    try:
+        found = util.find_spec(module)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise CourseError(f"there is no module {module} with checks")
+    folders = found.submodule_search_locations
+    return sorted(p for f in folders for p in Path(f).rglob("*.py")) if folders else [Path(found.origin)]
+
+
+def _hash(paths: Iterable[Path], base: Path | None = None) -> str:
+    """Of names, below `base` if it is given, and contents."""
+    total = hashlib.sha256()
+    for path in sorted(paths):
+        name = path.relative_to(base).as_posix() if base else path.name
+        total.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return total.hexdigest()[:16]
 
 
 def cell_ids(cell: Any) -> list[str]:

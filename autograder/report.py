@@ -2,11 +2,14 @@
 
 Whatever is made from results later (feedback, export, nbgrader's gradebook) starts with `read`.
 """
+import contextlib
 import csv
-import io
+import functools
 import json
 import os
 import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -14,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from .exercise import EXERCISES
-from .grade import Report, clean
+from .grade import Mark, Report, clean
 
 VERSION = 1  # of results.json
 SIGNS = {"right": "✓", "wrong": "✗", "error": "✗", "not done": "…", "missing": "–", "broken": "!"}
@@ -51,7 +54,8 @@ def exercises_of(reports: list[Report]) -> list[str]:
 def note(report: Report) -> str:
     """One line on what went wrong: the warnings, then the exercises that earned nothing though something was there."""
     found = list(report.warnings)
-    found += [f"{n}: {m.message}" for n, m in report.marks.items() if m.verdict in ("wrong", "error", "broken")]
+    found += [f"{n}: {m.message}" for n, m in report.marks.items()
+              if m.message and m.verdict in ("wrong", "error", "broken")]
     return "; ".join(clean(x).replace("\n", " ") for x in found)
 
 
@@ -93,22 +97,38 @@ def _sum(marks: list) -> str:
     return f"{points}/{sum(m.max_points for m in marks):g}" if marks else ""
 
 
-def write(reports: list[Report], folder: Path) -> tuple[Path, Path]:
-    """Writes results.json and results.csv."""
+def write(reports: Iterable[Report], folder: Path) -> tuple[Path, Path]:
+    """Writes results.json and results.csv. Holds one whole report at a time."""
     folder.mkdir(parents=True, exist_ok=True)
-    plain = json.dumps({"version": VERSION, "submissions": [r.to_plain() for r in reports]}, indent=1,
-                       ensure_ascii=False)
-    numbers = exercises_of(reports)
-    out = io.StringIO()
-    rows = csv.writer(out, lineterminator="\n")
-    rows.writerow(["student", "status", "points", "max_points", *numbers, "seconds", "note"])
-    for r in reports:
-        marks = [r.marks[n].points if n in r.marks and r.marks[n].points is not None else "" for n in numbers]
-        points = "" if r.points is None else r.points
-        rows.writerow([_cell(r.student), r.status, points, r.max_points, *marks, r.seconds, _cell(note(r))])
-    return (write_atomic(folder / "results.json", plain + "\n"),
-            # With a byte-order mark, which is how Excel knows that the names are UTF-8.
-            write_atomic(folder / "results.csv", "\ufeff" + out.getvalue()))
+    light = []
+    with replacing(folder / "results.json") as file:
+        file.write(f'{{"version": {VERSION},\n"submissions": [')
+        for report in reports:
+            file.write(",\n" * bool(light) + json.dumps(report.to_plain(), indent=1, ensure_ascii=False))
+            light.append(slim(report))
+        file.write("]}\n")
+    numbers = exercises_of(light)
+    # With a byte-order mark, which is how Excel knows that the names are UTF-8.
+    with replacing(folder / "results.csv", encoding="utf-8-sig") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["student", "status", "points", "max_points", *numbers, "seconds", "note"])
+        for r in light:
+            marks = [r.marks[n].points if n in r.marks and r.marks[n].points is not None else "" for n in numbers]
+            points = "" if r.points is None else r.points
+            rows.writerow([_cell(r.student), r.status, points, r.max_points, *marks, r.seconds, _cell(note(r))])
+    return folder / "results.json", folder / "results.csv"
+
+
+def slim(report: Report) -> Report:
+    """What a table shows of a report, and no more: thousands of these fit into memory. Reports share their marks."""
+    marks = {n: _bare(m.points, m.max_points, m.verdict) for n, m in report.marks.items()}
+    text = note(report)
+    return replace(report, marks=marks, warnings=[text] if text else [])
+
+
+@functools.cache
+def _bare(points: float | None, max_points: float, verdict: str) -> Mark:
+    return Mark(points, max_points, verdict)
 
 
 def _cell(text: str) -> str:
@@ -119,10 +139,18 @@ def _cell(text: str) -> str:
 
 def write_atomic(path: Path, text: str) -> Path:
     """Puts the whole file in place at once: a reader, or a grader killed midway, never leaves half of one."""
+    with replacing(path) as file:
+        file.write(text)
+    return path
+
+
+@contextlib.contextmanager
+def replacing(path: Path, encoding: str = "utf-8"):
+    """A file to write to, which takes the place of `path` at the end of the block, whole."""
     fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(fd, "w", encoding=encoding, newline="") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o600)  # marks are nobody else's business
@@ -130,7 +158,6 @@ def write_atomic(path: Path, text: str) -> Path:
     except BaseException:
         os.unlink(temporary)
         raise
-    return path
 
 
 def print_lines(report: Report, console: Console) -> None:

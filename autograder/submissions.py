@@ -5,11 +5,14 @@ notebook in it is a submission, and each folder in it is a student's: submitted/
 nbgrader has it, or <student>/<notebook>.ipynb.
 """
 import hashlib
+import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from .course import Course
+from .transplant import Unreadable, load
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,42 @@ class Submission:
             except OSError:
                 total.update(b"?")
         return total.hexdigest()
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A submission as it was at one moment, ready to be graded elsewhere: its files are in it."""
+
+    student: str
+    files: tuple[tuple[str, bytes | str], ...]  # name and contents; a str says why there are none
+    whole: bool = False
+    problem: str = ""
+
+    @cached_property
+    def digest(self) -> str:
+        """As Submission's: of the contents alone."""
+        total = hashlib.sha256()
+        for _, content in self.files:
+            total.update(hashlib.sha256(content).digest() if isinstance(content, bytes) else b"?")
+        return total.hexdigest()
+
+    def key(self, settings: tuple) -> str:
+        """What a result is filed under: another key whenever the marks or the report could be different ones."""
+        contents = [(name, content if isinstance(content, str) else hashlib.sha256(content).hexdigest())
+                    for name, content in self.files]
+        text = json.dumps([self.student, contents, self.whole, self.problem, settings])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def pack(submission: Submission) -> Parcel:
+    """Reads the files of a submission, once."""
+    def content(path):
+        try:
+            return load(Path(path))
+        except Unreadable as reason:
+            return str(reason)
+    files = () if submission.problem else tuple((Path(p).name, content(p)) for p in submission.paths)
+    return Parcel(submission.student, files, submission.whole, submission.problem)
 
 
 def find(paths: list[str], course: Course) -> list[Submission]:

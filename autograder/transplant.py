@@ -33,16 +33,21 @@ class Step:
     ours: bool = False  # a cell of the release, as we wrote it
 
 
-def read_notebook(path: Path) -> Any:
-    """A notebook of any version, as version 4. Raises Unreadable."""
+def load(path: Path) -> bytes:
+    """What is in a file that may be a notebook. Raises Unreadable."""
     try:
         if path.stat().st_size > LARGEST:
             raise Unreadable(f"the file is larger than {LARGEST // 2**20} MiB; clear its outputs and hand it in again")
-        raw = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         raise Unreadable("there is no such file") from None
     except OSError as error:
         raise Unreadable(f"the file cannot be read: {error.strerror}") from None
+
+
+def read_notebook(path: Path) -> Any:
+    """A notebook of any version, as version 4. Raises Unreadable."""
+    raw = load(path)
     if not raw.strip():
         raise Unreadable("the file is empty")
     try:

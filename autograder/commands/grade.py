@@ -1,50 +1,127 @@
 """autograder grade: submissions -> marks, as files and as a table. The work is in ../batch.py and ../grade.py."""
+import contextlib
+import time
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..batch import grade_all
-from ..grade import Grader
-from ..report import table, write
-from ..submissions import find
-from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, sandbox_of
+from ..batch import Here, Order, grade_all
+from ..report import slim, table, write
+from ..store import Store
+from ..submissions import find, pack
+from . import RESULTS, command, course_of, exit_code, gradebook, grading_options
+
+RESUMED = ("timeout", "release", "checks")  # options that --resume takes from the last run, beside its paths
 
 
 def add(commands) -> None:
     p = command(commands, "grade", "grade submissions",
                 "Grades submissions on hidden trials, in a sandbox. PATH is a notebook, one student's folder,\n"
                 "or a folder of either: submitted/<student>/<unit>/<notebook>.ipynb, <student>/<notebook>.ipynb, or\n"
-                "loose notebooks, each named after its student. Writes results.json and results.csv, prints a table.",
+                "loose notebooks, each named after its student.\n\n"
+                "Each result is filed as soon as it is known, under a hash of all that it depends on: the student's\n"
+                "name and files, the course and its checks, the options. So a second run grades only what changed,\n"
+                "and a run that was stopped, or killed, goes on where it was. At the end it writes results.json and\n"
+                "results.csv, with a row for each submission below the PATHs, and prints a table.",
                 run, """
   autograder grade .nbgrader/submitted --jobs 2    everything that was collected, two at once
-  autograder grade ada.ipynb --timeout 5           one notebook, 5 s for each cell and check""")
-    p.add_argument("paths", nargs="+", metavar="PATH")
-    p.add_argument("--jobs", type=int, default=1, metavar="N", help="how many submissions at once (default: 1)")
+  autograder grade .nbgrader/submitted             some time later: only what is new or changed
+  autograder grade --resume --jobs 4               the last run again, with its paths and options
+  autograder grade ada.ipynb --timeout 5           one notebook, 5 s for each cell and check
+  autograder grade submitted --fresh               all of it, whatever is known
+  autograder grade submitted --scheduler tcp://head:8786    on a Dask cluster (pip install dask distributed)""")
+    p.add_argument("paths", nargs="*", metavar="PATH")
+    p.add_argument("--jobs", type=_count, default=1, metavar="N", help="how many submissions at once (default: 1)")
+    p.add_argument("--resume", action="store_true",
+                   help="go on with the last run: without PATH, its paths, timeout, release and checks are taken")
+    p.add_argument("--fresh", action="store_true", help="grade everything, also what has a result")
+    p.add_argument("--scheduler", metavar="ADDRESS",
+                   help="grade on the Dask cluster with this scheduler (tcp://host:8786); --jobs is then not used")
     p.add_argument("--out", default=str(RESULTS), metavar="DIR",
                    help="where the results go (default: .nbgrader/results)")
     gradebook.option(p, "the course's own, if the submissions lie where nbgrader has them")
     grading_options(p)
+    p.set_defaults(defaults={name: p.get_default(name) for name in RESUMED}, refuse=p.error)
 
 
 def run(options, console, errors) -> int:
+    if options.resume and options.fresh:
+        options.refuse("--resume goes on with what is known, --fresh throws it away: give one of them")
+    if not options.paths and not options.resume:
+        options.refuse("the following arguments are required: PATH (or --resume, to go on with the last run)")
+    with contextlib.closing(Store(Path(options.out))) as store:
+        if not options.paths:
+            _take_up(options, store.last_run(), errors)
+        return _grade(options, store, console, errors)
+
+
+def _take_up(options, last: dict, errors) -> None:
+    """Fills in what the last run was asked for. What is given on the command line counts."""
+    options.paths = last["paths"]
+    for name in RESUMED:
+        if getattr(options, name) == options.defaults[name]:
+            setattr(options, name, last[name])
+    errors.print(f"autograder: going on with {' '.join(options.paths)}, --timeout {options.timeout:g}",
+                 markup=False, highlight=False, soft_wrap=True)
+
+
+def _grade(options, store: Store, console, errors) -> int:
     course = course_of(options)
+    store.note_run({"paths": [str(Path(p).absolute()) for p in options.paths],
+                    **{name: getattr(options, name) for name in RESUMED}})
+    order = Order(course, tuple(course.version.items()), options.timeout, not options.unsafe_no_sandbox)
     submissions = find(options.paths, course)
-    reports = []
-    with sandbox_of(options, errors) as sandbox:
-        grader = Grader(course, sandbox, options.timeout)
-        progress = Progress(TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-                            TextColumn("{task.description}"), console=errors, transient=True)
-        with progress:
-            bar = progress.add_task("", total=len(submissions))
-            try:
-                for report in grade_all(grader, submissions, max(1, min(options.jobs, len(submissions)))):
-                    reports.append(report)
-                    progress.update(bar, advance=1)
-            finally:  # also when it is interrupted: what is known is kept
-                order = {(s.student, s.digest): i for i, s in enumerate(submissions)}
-                reports.sort(key=lambda r: order[r.student, r.digest])
-                written = write(reports, Path(options.out))
-    console.print(table(reports, console.width))
+    keys = {s: pack(s).key(order.settings) for s in submissions}
+    todo = [s for s in submissions if options.fresh or not store.has(keys[s])]
+    for path in store.damaged:
+        errors.print(f"autograder: {path} is damaged; that submission is graded again", markup=False, highlight=False,
+                     soft_wrap=True)
+    try:
+        if todo:
+            graded = grade_all(order, todo, _pool(options, order, len(todo), errors))
+            _shown(_filed(graded, keys, order, store), len(todo), errors)
+    finally:  # also when it is interrupted: what is known is kept
+        known = store.reports(keys.values())
+        written = write(known, Path(options.out))
+    rows = [slim(report) for report in known]
+    console.print(table(rows, console.width))
+    errors.print(f"{len(todo)} graded, {len(submissions) - len(todo)} unchanged", highlight=False)
     for path in written:
         errors.print(f"written: {path}", markup=False, highlight=False)
-    return max(exit_code(reports), gradebook.after_grading(options, reports, submissions, course, errors))
+    return max(exit_code(rows), gradebook.after_grading(options, known, submissions, course, errors))
+
+
+def _pool(options, order: Order, most: int, errors):
+    if options.unsafe_no_sandbox:
+        errors.print("autograder: WITHOUT A SANDBOX, student code runs with all your rights.", style="bold")
+    if options.scheduler:
+        from ..cluster import Cluster
+        return Cluster(order, options.scheduler)
+    return Here(order, min(options.jobs, most))
+
+
+def _filed(graded, keys: dict, order: Order, store: Store):
+    """Files each report as soon as it is known."""
+    for submission, parcel, report in graded:
+        keys[submission] = parcel.key(order.settings)  # another one if it was changed since it was looked at
+        store.save(keys[submission], report)
+        yield report
+
+
+def _shown(reports, total: int, errors) -> None:
+    """Takes all reports, while a bar shows how far it is. In a log a line for each tenth takes its place."""
+    columns = TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn(
+        "{task.description}")
+    progress = Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal)
+    began, said = time.monotonic(), 0
+    with progress:
+        bar = progress.add_task("", total=total)
+        for done, report in enumerate(reports, 1):
+            progress.update(bar, advance=1, description=report.student)
+            if not errors.is_terminal and 10 * done // total > said and done < total:
+                said, left = 10 * done // total, (time.monotonic() - began) / done * (total - done)
+                errors.print(f"{done} of {total} graded, about {left / 60:.0f} min left", highlight=False)
+
+
+def _count(text: str) -> int:
+    return max(1, int(text))

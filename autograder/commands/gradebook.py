@@ -1,4 +1,5 @@
 """autograder gradebook: results -> nbgrader's gradebook. The work is in ../gradebook.py and ../shown.py."""
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -39,7 +40,7 @@ def run(options, console, errors) -> int:
     return _write(options.gradebook or where.db_url, reports, submissions, course, errors, where, options.results)
 
 
-def after_grading(options, reports: list[Report], submissions: list[Submission], course: Course,
+def after_grading(options, reports: Iterable[Report], submissions: list[Submission], course: Course,
                   errors: Console) -> int:
     """What `grade` does last: OK, or FAULT if the gradebook could not be written."""
     if options.gradebook == "none":
@@ -60,7 +61,7 @@ def after_grading(options, reports: list[Report], submissions: list[Submission],
     return _write(options.gradebook or where.db_url, reports, submissions, course, errors, where, options.out)
 
 
-def _write(url: str, reports: list[Report], submissions: list[Submission], course: Course, errors: Console, where,
+def _write(url: str, reports: Iterable[Report], submissions: list[Submission], course: Course, errors: Console, where,
            results: Path) -> int:
     from .. import gradebook
     folders = {Path(p).parent for s in submissions for p in s.paths}
@@ -79,14 +80,14 @@ def _write(url: str, reports: list[Report], submissions: list[Submission], cours
     return _show(reports, submissions, course, errors, where) if url == where.db_url else OK
 
 
-def _show(reports: list[Report], submissions: list[Submission], course: Course, errors: Console, where) -> int:
+def _show(reports: Iterable[Report], submissions: list[Submission], course: Course, errors: Console, where) -> int:
     """The notebooks beside the marks, for submissions of which there are both."""
     from .. import shown
     submitted, code = Path(where.root, where.submitted_directory).resolve(), OK
-    graded = {(r.student, r.digest): r for r in reports if r.status == "graded"}
-    for s in submissions:
-        report = graded.get((s.student, s.digest))
-        if report is None or not all(Path(p).resolve().is_relative_to(submitted) for p in s.paths):
+    handed_in = {(s.student, s.digest): s for s in submissions}
+    for report in reports:
+        s = handed_in.get((report.student, report.digest))
+        if s is None or report.status != "graded" or not all(Path(p).resolve().is_relative_to(submitted) for p in s.paths):
             continue
         try:
             shown.write(s, report, course, Path(where.root, where.autograded_directory, s.student))
