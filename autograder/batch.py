@@ -154,9 +154,8 @@ def clear_bench() -> None:
 
 def remove_abandoned() -> None:
     """Removes what a batch that was killed left in the temporary folder: nobody holds its lock any more."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/lock"):
-        with contextlib.suppress(OSError), folder.open() as lock:
-            if time.time() - folder.stat().st_mtime < 60:  # it may be about to be locked
-                continue
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder.parent, ignore_errors=True)
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/lock"):
+        with contextlib.suppress(OSError), path.open() as lock:
+            if time.time() - path.parent.stat().st_mtime > 60:  # a newer one may be about to be locked
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path.parent, ignore_errors=True)

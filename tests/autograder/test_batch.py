@@ -1,0 +1,241 @@
+"""A batch: what is graded again and what is not, and that no way of dying loses, doubles or changes a grade."""
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+
+from autograder.batch import Order, grade_all, remove_abandoned
+from autograder.child import ChildDied, grade_parcel
+from autograder.course import Course, CourseError
+from autograder.grade import Grader, Mark, Report
+from autograder.report import ResultsError, read
+from autograder.sandbox import Sandbox
+from autograder.store import Store
+from autograder.submissions import Parcel, Submission, pack
+
+from . import little_course as little
+from .test_grading import ROOT, run
+
+SETTINGS = ("course", 20.0)
+REPORT = Report("ann", ["a.ipynb"], "d", marks={"90.1": Mark(2.0, 2.0, "right")})
+
+
+def test_a_key_changes_with_all_that_a_result_depends_on_and_with_nothing_else(tmp_path):
+    (tmp_path / "a.ipynb").write_bytes(b"1")
+    parcel = pack(Submission("ann", (str(tmp_path / "a.ipynb"),)))
+    assert parcel == Parcel("ann", (("a.ipynb", b"1"),))
+    keys = {parcel.key(SETTINGS), parcel.key(("course", 5.0)), parcel.key(("another course", 20.0)),
+            *(dataclasses.replace(parcel, **change).key(SETTINGS) for change in (
+                {"student": "bob"}, {"files": (("b.ipynb", b"1"),)}, {"files": (("a.ipynb", b"2"),)},
+                {"whole": True}, {"problem": "no notebook"}, {"files": (("a.ipynb", "it cannot be read"),)}))}
+    assert len(keys) == 9
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a.ipynb").write_bytes(b"1")
+    assert pack(Submission("ann", (str(elsewhere / "a.ipynb"),))).key(SETTINGS) in keys
+
+
+def test_a_course_has_another_version_if_its_release_its_checks_or_its_packages_differ(tmp_path):
+    def course(text="{}", checks="tests.autograder.little_course"):
+        (tmp_path / "unit9").mkdir(exist_ok=True)
+        (tmp_path / "unit9" / "a.ipynb").write_text(text)
+        return Course(str(tmp_path), (checks,))
+    version = course().version
+    course().check_version(version)
+    for change, words in (({"text": "{ }"}, "release: "), ({"checks": "autograder.checks"}, "checks: ")):
+        with pytest.raises(CourseError, match=words):
+            course(**change).check_version(version)
+    with pytest.raises(CourseError, match="packages: Python .* here, Python 3.9 where the batch was started"):
+        course().check_version(version | {"packages": "Python 3.9"})
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", '{"student": "ann"}', "[1]"])
+def test_a_damaged_result_is_noted_and_not_used(tmp_path, text):
+    store = Store(tmp_path)
+    store.save("k", REPORT)
+    assert store.load("k") == REPORT and store.has("k") and not store.damaged
+    store.path("k").write_text(text or store.path("k").read_text()[:-9])
+    assert not store.has("k") and store.damaged == [store.path("k")]
+
+
+def test_a_result_whose_sum_was_changed_is_damaged(tmp_path):
+    store = Store(tmp_path)
+    store.save("k", REPORT)
+    store.path("k").write_text(store.path("k").read_text().replace('"points": 2.0', '"points": 1.0', 1))
+    assert store.load("k") is None
+
+
+def test_a_fault_is_not_used_again_and_half_files_are_removed(tmp_path):
+    (tmp_path / "submissions").mkdir()
+    half = tmp_path / "submissions" / ".k.json-abc"
+    half.write_text("{")
+    store = Store(tmp_path)
+    store.save("k", dataclasses.replace(REPORT, status="fault"))
+    assert not store.has("k") and store.load("k").status == "fault" and not store.damaged and not half.exists()
+
+
+def test_two_runs_do_not_write_to_one_folder(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(ResultsError, match="another run is writing"):
+        Store(tmp_path)
+    store.close()
+    Store(tmp_path).close()
+
+
+def test_the_last_run_is_known_or_asked_for(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(ResultsError, match="no run to go on with"):
+        store.last_run()
+    store.note_run({"paths": ["a"]})
+    assert store.last_run() == {"paths": ["a"]}
+
+
+def test_files_that_cannot_be_read_are_said_and_the_others_graded(tmp_path, monkeypatch):
+    seen = []
+
+    def grade(self, submission, more=False):
+        seen.append(([Path(p).read_bytes() for p in submission.paths], submission.problem))
+        return Report(submission.student, [], "", warnings=["later"])
+    monkeypatch.setattr(Grader, "grade", grade)
+    (tmp_path / "stage").mkdir()
+    grader = Grader(Course(), Sandbox(str(tmp_path / "stage"), "none"))
+    report = grade_parcel(grader, Parcel("ann", (("a.ipynb", b"1"), ("b.ipynb", "no right"), ("a.ipynb", b"2"))))
+    assert seen.pop() == ([b"1", b"2"], "") and report.warnings == ["b.ipynb: no right", "later"]
+    assert report.files == ["a.ipynb", "b.ipynb", "a.ipynb"]
+    grade_parcel(grader, Parcel("ann", (("b.ipynb", "no right"),)))
+    assert seen == [([], "no right")] and not list(tmp_path.glob("tmp*"))
+
+
+class Pool:
+    """Runs at once, here; notes how many submissions were on their way together."""
+
+    def __init__(self):
+        self.most = self.open = 0
+
+    def width(self):
+        return 2
+
+    def submit(self, work, order, parcel, more):
+        import concurrent.futures
+        self.open += 1
+        self.most = max(self.most, self.open)
+        future = concurrent.futures.Future()
+        future.set_result(Report(parcel.student, [], str(more)))
+        return future
+
+    def result(self, future, parcel):
+        self.open -= 1
+        return future.result()
+
+    def close(self):
+        pass
+
+
+def test_few_submissions_are_on_their_way_at_a_time_and_only_the_last_ones_have_none_after_them():
+    pool = Pool()
+    people = [Submission(f"s{i}", (), problem="x") for i in range(20)]
+    found = [(s.student, r.digest) for s, _, r in grade_all(Order(Course(), ()), people, pool)]
+    assert sorted(found, key=lambda f: int(f[0][1:])) == [(f"s{i}", str(i < 18)) for i in range(20)]
+    assert pool.most == 4
+
+
+def test_a_child_that_dies_twice_is_a_fault_and_once_is_nothing(monkeypatch):
+    from autograder import batch
+
+    class Bench:
+        left = 2
+
+        def child(self):
+            return self
+
+        def grade(self, parcel, more):
+            Bench.left -= 1
+            if Bench.left >= 0:
+                raise ChildDied
+            return REPORT
+    monkeypatch.setattr(batch, "bench_for", lambda order: Bench())
+    report = batch.work(None, Parcel("ann", ()), False)
+    assert (report.status, report.points) == ("fault", None) and "twice" in report.warnings[0]
+    Bench.left = 1
+    assert batch.work(None, Parcel("ann", ()), False) is REPORT
+
+
+def test_what_a_killed_batch_left_is_removed_and_what_another_one_uses_is_not(monkeypatch, tmp_path):
+    import fcntl
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    for name in ("old", "used", "new"):
+        (tmp_path / f"autograder-{name}").mkdir()
+        (tmp_path / f"autograder-{name}" / "lock").touch()
+        if name != "new":
+            os.utime(tmp_path / f"autograder-{name}", (1, 1))
+    with (tmp_path / "autograder-used" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        remove_abandoned()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["autograder-new", "autograder-used"]
+
+
+# ---- for real
+
+@pytest.mark.classroom
+def test_a_killed_batch_goes_on_where_it_was(tmp_path, options):
+    """Six submissions; the whole batch is killed once, a grading process once. benchmarks/kills.py does it 50 times."""
+    answers = [little.RIGHT, {}, little.RIGHT | {"90.2": "time = 5.0"}, little.RIGHT, {}, little.RIGHT]
+    for i, answer in enumerate(answers):
+        nbformat.write(little.notebook(answer), tmp_path / f"s{i}.ipynb")
+    out, marks = tmp_path / "out", [10, 0, 9, 10, 0, 10]
+    paths = [tmp_path / f"s{i}.ipynb" for i in range(6)]
+    batch = subprocess.Popen([sys.executable, "-m", "autograder", "grade", *map(str, (*paths, *options)), "--out", out],
+                             cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    first = wait_for(lambda: sorted((out / "submissions").glob("*.json")), batch)
+    os.killpg(batch.pid, signal.SIGKILL)
+    batch.wait()
+    before = {p: p.stat().st_mtime_ns for p in first}
+    victim = threading.Thread(target=kill_one_child, args=(out, len(before)))
+    victim.start()
+    done = run("grade", "--resume", "--jobs", 2, "--out", out)
+    victim.join()
+    assert done.returncode == 0, done.stderr
+    assert {p: p.stat().st_mtime_ns for p in before} == before  # what was known was not graded again
+    assert [(r.student, r.points) for r in read(out)] == [(f"s{i}", m) for i, m in enumerate(marks)]
+    assert len(list((out / "submissions").iterdir())) == 6
+    assert f"{6 - len(before)} graded, {len(before)} unchanged" in done.stderr
+
+    # Nothing changed: nothing is graded. One did, and one result is broken: those two.
+    assert "0 graded, 6 unchanged" in run("grade", *paths, *options, "--out", out).stderr
+    nbformat.write(little.notebook(), paths[3])
+    broken = next(p for p in first if json.loads(p.read_text())["student"] != "s3")
+    broken.write_text(broken.read_text()[:50])
+    done = run("grade", *paths, *options, "--out", out)
+    assert "2 graded, 4 unchanged" in done.stderr and f"{broken} is damaged" in done.stderr
+    assert [r.points for r in read(out)] == [*marks[:3], 0, *marks[4:]]
+
+
+def wait_for(what, process):
+    for _ in range(4000):
+        if found := what():
+            return found
+        assert process.poll() is None, process.returncode
+        time.sleep(0.05)
+    raise AssertionError("nothing in 200 s")
+
+
+def kill_one_child(out, known):
+    """Kills a process that grades, once the batch has filed a result of its own."""
+    for _ in range(4000):
+        if len(list((out / "submissions").glob("*.json"))) > known:
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if "autograder.child" in process.cmdline():
+                        process.kill()
+                        return
+        time.sleep(0.05)
