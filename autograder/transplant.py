@@ -3,18 +3,17 @@
 Answer cells are taken by id, so that cells that were moved, copied, deleted, or had their grading data changed make no
 difference. Locked cells and tests are ours. Everything else that the student wrote runs too, where they put it.
 """
-import ast
 import json
-import re
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
 from .course import Course, Notebook, Test, cell_ids
+from .needed import needed
 
 LARGEST = 50 * 2**20  # bytes of a notebook; outputs count
 
@@ -169,43 +168,10 @@ def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]
 
 
 def _needed(steps: list[Step]) -> list[Step]:
-    """Without those cells of ours that only show something: a cell is needed if a name that it binds is used later."""
-    words = {w for s in steps if not s.ours for w in _words(s.test.expression + s.test.student if s.test else s.source)}
-    kept = []
-    for step in reversed(steps):
-        if step.ours:
-            names = _bound(step.source)
-            if names is not None and not names & words:
-                continue
-            words |= _words(step.source)
-        kept.append(step)
-    return kept[::-1]
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text))
-
-
-def _bound(source: str) -> set[str] | None:
-    """The names that a cell binds or changes, at any depth; None if it is not plain Python, or binds unseen ones."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return None
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            names.add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            names.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            for alias in node.names:
-                if alias.name == "*":
-                    return None
-                names.add((alias.asname or alias.name).split(".")[0])
-        elif isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-            names |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
-    return names
+    """Without those of our statements that only show something."""
+    left = needed([(s.test.expression + "\n" + s.test.student if s.test else s.source, s.ours) for s in steps])
+    return [replace(s, source=source) if s.ours else s for s, source in zip(steps, left, strict=True)
+            if source or not s.ours]
 
 
 def _cells(cells: Iterable[Any]) -> list[Step]:

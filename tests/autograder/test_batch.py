@@ -24,7 +24,7 @@ from autograder.store import Store
 from autograder.submissions import Parcel, Submission, pack
 
 from . import little_course as little
-from .test_grading import ROOT, run
+from .test_grading import ROOT, options, run  # noqa: F401  (options is a fixture)
 
 SETTINGS = ("course", 20.0)
 REPORT = Report("ann", ["a.ipynb"], "d", marks={"90.1": Mark(2.0, 2.0, "right")})
@@ -187,7 +187,7 @@ def test_what_a_killed_batch_left_is_removed_and_what_another_one_uses_is_not(mo
 # ---- for real
 
 @pytest.mark.classroom
-def test_a_killed_batch_goes_on_where_it_was(tmp_path, options):
+def test_a_killed_batch_goes_on_where_it_was(tmp_path, options):  # noqa: F811
     """Six submissions; the whole batch is killed once, a grading process once. benchmarks/kills.py does it 50 times."""
     answers = [little.RIGHT, {}, little.RIGHT | {"90.2": "time = 5.0"}, little.RIGHT, {}, little.RIGHT]
     for i, answer in enumerate(answers):
