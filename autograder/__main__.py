@@ -11,6 +11,7 @@ import sys
 
 from rich.console import Console
 
+from .batch import BatchError
 from .commands import EXIT_CODES, FAULT, UNREADABLE, build, feedback, grade, gradebook, selftest, similar, validate
 from .course import CourseError
 from .report import ResultsError
@@ -48,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, functools.partial(_stop, os.getpid()))
     try:
         return options.run(options, console, errors)
-    except (SandboxError, CourseError, ResultsError) as error:
+    except (SandboxError, CourseError, BatchError, ResultsError) as error:
         errors.print(f"autograder: {error}", markup=False, highlight=False, style="bold", soft_wrap=True)
         return UNREADABLE if isinstance(error, ResultsError) else FAULT
     except KeyboardInterrupt:

@@ -7,13 +7,14 @@ their number. Next: store.py (what is known already), child.py, grade.py.
 import contextlib
 import fcntl
 import itertools
+import secrets
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .child import Child, ChildDied
@@ -21,6 +22,11 @@ from .course import Course
 from .grade import Grader, Report
 from .sandbox import Sandbox, find_sandbox, make_stage
 from .submissions import Parcel, Submission, pack
+
+
+class BatchError(Exception):
+    """A batch cannot be run, or go on, as it was asked for. The text says what to do."""
+
 
 DIED = "the grading process died on this submission, twice"
 
@@ -33,6 +39,7 @@ class Order:
     version: tuple[tuple[str, str], ...]  # of the course, as Course.version has it where the run began
     timeout: float = 20.0
     sandboxed: bool = True
+    run: str = field(default_factory=lambda: secrets.token_hex(8))  # no two runs are the same one
 
     @property
     def settings(self) -> tuple:
@@ -66,7 +73,7 @@ class Here:
 
     def __init__(self, order: Order, jobs: int):
         bench_for(order)  # no sandbox: said before anything starts
-        self._jobs = jobs
+        self._order, self._jobs = order, jobs
         self._threads = ThreadPoolExecutor(jobs)
         self.submit = self._threads.submit
 
@@ -77,16 +84,16 @@ class Here:
         return future.result()
 
     def close(self) -> None:
-        clear_bench()
+        clear_bench(self._order)
         self._threads.shutdown()
 
 
 def work(order: Order, parcel: Parcel, more: bool) -> Report:
     """Grades one submission in this thread's child. Once more if the child dies: that may have been chance."""
-    bench = bench_for(order)
-    for _ in range(2):
-        with contextlib.suppress(ChildDied):
-            return bench.child().grade(parcel, more)
+    with bench_for(order) as bench:
+        for _ in range(2):
+            with contextlib.suppress(ChildDied):
+                return bench.child().grade(parcel, more)
     return fault(parcel, DIED)
 
 
@@ -100,7 +107,7 @@ class Bench:
 
     def __init__(self, order: Order):
         remove_abandoned()
-        self.closed = False
+        self.closed, self._users, self._used = False, 0, time.monotonic()
         self._folder = tempfile.TemporaryDirectory(prefix=PREFIX)
         folder = Path(self._folder.name)
         self._lock = (folder / "lock").open("w")
@@ -123,6 +130,19 @@ class Bench:
             child = self._children[thread] = Child(self._grader)
         return child
 
+    def __enter__(self):
+        self._users += 1
+        return self
+
+    def __exit__(self, *_):
+        self._users -= 1
+        self._used = time.monotonic()
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether nobody has wanted anything for long: whoever gave the order must have died."""
+        return not self._users and time.monotonic() - self._used > FORGOTTEN
+
     def close(self) -> None:
         self.closed = True
         for child in list(self._children.values()):
@@ -132,24 +152,26 @@ class Bench:
 
 
 PREFIX = "autograder-"
-_bench: dict[Order, Bench] = {}
+FORGOTTEN = 600  # seconds
+_benches: dict[Order, Bench] = {}
 _one_at_a_time = threading.Lock()
 
 
 def bench_for(order: Order) -> Bench:
     """The bench of this process for an order. Raises SandboxError, and CourseError if the course is not the order's."""
     with _one_at_a_time:
-        if order not in _bench:
-            clear_bench()  # one order at a time
+        for other in [o for o, bench in _benches.items() if bench.forgotten and o != order]:
+            clear_bench(other)
+        if order not in _benches:
             order.course.check_version(dict(order.version))
-            _bench[order] = Bench(order)
-        return _bench[order]
+            _benches[order] = Bench(order)
+        return _benches[order]
 
 
-def clear_bench() -> None:
-    """Ends all children, whatever they are doing."""
-    while _bench:
-        _bench.popitem()[1].close()
+def clear_bench(order: Order) -> None:
+    """Ends all children that work for an order, whatever they are doing."""
+    if bench := _benches.pop(order, None):
+        bench.close()
 
 
 def remove_abandoned() -> None:

@@ -70,7 +70,8 @@ def _grade(options, store: Store, console, errors) -> int:
     store.note_run({"paths": [str(Path(p).absolute()) for p in options.paths],
                     **{name: getattr(options, name) for name in RESUMED}})
     order = Order(course, tuple(course.version.items()), options.timeout, not options.unsafe_no_sandbox)
-    submissions = find(options.paths, course)
+    out = store.folder.resolve()  # which may lie where the submissions lie, and is none
+    submissions = [s for s in find(options.paths, course) if out not in map(Path.resolve, map(Path, s.paths))]
     keys = {s: pack(s).key(order.settings) for s in submissions}
     todo = [s for s in submissions if options.fresh or not store.has(keys[s])]
     for path in store.damaged:

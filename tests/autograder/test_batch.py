@@ -155,6 +155,12 @@ def test_a_child_that_dies_twice_is_a_fault_and_once_is_nothing(monkeypatch):
     class Bench:
         left = 2
 
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
         def child(self):
             return self
 
