@@ -86,15 +86,19 @@ class Grader:
         `more`: another one will follow in this process, so its sandbox may warm up in the meantime.
         """
         began = time.monotonic()
-        report = Report(submission.student, [Path(p).name for p in submission.paths], submission.digest)
-        try:
-            self._grade(submission, report, more)
-        except GraderFault as fault:
-            report.status = "fault"
-            report.warnings.append(str(fault))
-        except Exception as error:
-            report.status = "fault"
-            report.warnings.append(f"the grader failed: {type(error).__name__}: {error}")
+        for _ in range(2):
+            report = Report(submission.student, [Path(p).name for p in submission.paths], submission.digest)
+            workers = _Workers(self.sandbox, more)
+            try:
+                self._grade(submission, report, workers)
+            except GraderFault as fault:
+                report.status = "fault"
+                report.warnings.append(str(fault))
+            except Exception as error:
+                report.status = "fault"
+                report.warnings.append(f"the grader failed: {type(error).__name__}: {error}")
+            if not workers.struck:
+                break  # else it may not have been the student's doing: what does it again, did it
         for mark in report.marks.values():
             if mark.verdict == "broken":
                 report.status, mark.points = "fault", None
@@ -102,7 +106,7 @@ class Grader:
         report.seconds = round(time.monotonic() - began, 2)
         return report
 
-    def _grade(self, submission: Submission, report: Report, more: bool) -> None:
+    def _grade(self, submission: Submission, report: Report, workers: "_Workers") -> None:
         if submission.problem:
             report.status = "unreadable"
             report.warnings.append(submission.problem)
@@ -110,7 +114,7 @@ class Grader:
         read, report.warnings = collect(submission.paths, self.course)
         if not read:
             report.status = "unreadable"
-        with _Workers(self.sandbox, more) as workers:
+        with workers:
             for released, (_, notebook) in read.items():
                 steps, warnings = transplant(released, notebook)
                 report.warnings += warnings
@@ -132,10 +136,17 @@ class _Workers:
     def __init__(self, sandbox: Sandbox, more: bool):
         self.sandbox, self.more = sandbox, more
         self.worker: Worker | None = None
+        self._struck = False
+
+    @property
+    def struck(self) -> bool:
+        """Whether one of them died as if it had been killed from outside."""
+        return self._struck or self.worker is not None and self.worker.struck
 
     def fresh(self) -> Worker:
         """A worker in which nothing has run."""
         if self.worker is None or not self.worker.refresh():
+            self._struck = self.struck
             self.worker, _Workers.spare = _Workers.spare, None
             try:
                 self.worker = self.worker or Worker(self.sandbox)

@@ -27,7 +27,14 @@ class GraderFault(Exception):
 
 
 class WorkerDied(Exception):
-    """The learner's code overran its time, ended, or sent junk; the text tells the student. Its names are gone."""
+    """The learner's code overran its time, ended, or sent junk; the text tells the student. Its names are gone.
+
+    `struck`: it went as a process goes that is killed from outside, by a machine without memory, say.
+    """
+
+    def __init__(self, text: str, struck: bool = False):
+        super().__init__(text)
+        self.struck = struck
 
 
 class Clock:
@@ -47,7 +54,7 @@ class Worker:
     def __init__(self, sandbox: Sandbox):
         self._log = tempfile.TemporaryFile()
         self._sandbox = sandbox
-        self.dead = self.ready = False
+        self.dead = self.ready = self.struck = False
         self.fresh = True  # no cell has run in it
         try:
             self._process = subprocess.Popen(
@@ -85,11 +92,13 @@ class Worker:
         except wire.WireError as error:
             self.close()
             raise WorkerDied(f"your code sent the grader something that is no answer ({error})") from None
-        except WorkerDied:
+        except WorkerDied as death:
+            self.struck |= death.struck
             self.close()
             raise
         if reply == "ended":
             self.fresh = True
+            self.struck |= body == -signal.SIGKILL
             raise WorkerDied(_epitaph(body))
         return reply, body
 
@@ -111,7 +120,7 @@ class Worker:
             except BlockingIOError:
                 continue
             except OSError:
-                raise WorkerDied("your code brought its whole process down") from None
+                raise WorkerDied("your code brought its whole process down", struck=True) from None
 
     def _reader(self, deadline: float):
         def read(size: int) -> bytes:
@@ -123,7 +132,7 @@ class Worker:
                 except BlockingIOError:
                     continue
                 if not part:
-                    raise WorkerDied("your code brought its whole process down")
+                    raise WorkerDied("your code brought its whole process down", struck=True)
                 parts.append(part)
                 size -= len(part)
             return b"".join(parts)

@@ -245,3 +245,18 @@ def kill_one_child(out, known):
                         process.kill()
                         return
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("deaths, runs, points", [(0, 1, 10), (1, 2, 10), (9, 2, 0)])
+def test_a_sandbox_killed_from_outside_costs_no_mark_and_one_killed_by_its_code_does(monkeypatch, deaths, runs, points):
+    from autograder import grade
+    began = []
+
+    def run_it(self, submission, report, workers):
+        began.append(1)
+        workers._struck = len(began) <= deaths
+        report.marks = {"90.1": Mark(0.0 if workers._struck else 10.0, 10.0, "right")}
+    monkeypatch.setattr(grade.Grader, "_grade", run_it)
+    monkeypatch.setitem(grade.EXERCISES, "90.1", None)
+    report = Grader(Course(), Sandbox("", "none")).grade(Submission("ann", ()))
+    assert (len(began), report.points) == (runs, points)

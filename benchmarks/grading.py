@@ -1,0 +1,178 @@
+"""Grading: submissions a minute beside stock `nbgrader autograde`, on the same submissions, and memory.
+
+    python -m benchmarks.grading                     4 submissions of unit 3, so that it ends soon
+    python -m benchmarks.grading --submissions 100   as the README has it
+    python -m benchmarks.grading --many 5000         memory of the parent and of the workers, on a tiny course
+
+The graders take turns, a part of the submissions each time, because a machine that others use is never the same for
+long. Processor time is the steadier column: it counts every process, also those in sandboxes.
+"""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import nbformat
+
+import benchmarks
+from autograder.build import read_course, registered
+
+ROOT = Path(__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu",
+               "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+PER_TURN = 20
+
+
+def answered(chapter, student: str, skipped: int):
+    """The released notebook with the answers of the solutions, but for one in five; no two students' are the same."""
+    notebook = nbformat.read(ROOT / "notebooks" / chapter.file, as_version=4)
+    answers = {c.id: c.source for c in chapter.notebook.cells if c.metadata.get("nbgrader", {}).get("solution")}
+    for i, cell in enumerate(c for c in notebook.cells if c.id in answers):
+        if i % 5 != skipped % 5:
+            cell.source = f"{answers[cell.id]}\n# {student}"
+    return notebook
+
+
+def hand_in(folder: Path, unit: str, students: list[str]) -> None:
+    chapters = [c for c in read_course(ROOT, registered()) if c.unit == unit]
+    for i, student in enumerate(students):
+        for chapter in chapters:
+            path = folder / student / chapter.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            nbformat.write(answered(chapter, student, i), path)
+
+
+def stock_course(folder: Path, unit: str) -> None:
+    """A course for nbgrader with nothing of ours in its configuration."""
+    for chapter in read_course(ROOT, registered()):
+        if chapter.unit == unit:
+            path = folder / "source" / chapter.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(nbformat.writes(chapter.notebook), encoding="utf-8")
+    (folder / "nbgrader_config.py").write_text(
+        f"c = get_config()\nc.CourseDirectory.root = {str(folder)!r}\nc.ClearSolutions.enforce_metadata = False\n"
+        "c.Execute.timeout = 300\n")
+    subprocess.run(["nbgrader", "generate_assignment", unit], cwd=folder, env=ENVIRONMENT, check=True,
+                   capture_output=True)
+
+
+def measure(command: list[str], cwd: Path, results: Path | None = None) -> dict:
+    """Runs a command. Seconds, processor seconds; with `results` also memory, and seconds to the first result."""
+    found = {"parent": 0.0, "worker": 0.0, "first": None, "memory": []}
+    began = time.monotonic()
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks._usage", *command], cwd=cwd, env=ENVIRONMENT,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if results is not None:
+        threading.Thread(target=watch, args=(process, results, began, found), daemon=True).start()
+    out, errors = process.communicate()
+    used = json.loads(out)
+    if used["rc"]:
+        sys.exit(f"{' '.join(command)} ended with {used['rc']}:\n{errors[-3000:]}")
+    return {**found, **used}
+
+
+def watch(process, results: Path, began: float, found: dict) -> None:
+    """MiB of the parent, and of the largest worker: what grades and all in its sandbox. Shared pages count once."""
+    import psutil
+    while process.poll() is None:
+        done = len(list(results.glob("submissions/*.json")))
+        if done and found["first"] is None:
+            found["first"] = time.monotonic() - began
+        for descendant in psutil.Process(process.pid).children(recursive=True) if process.poll() is None else ():
+            try:
+                line = descendant.cmdline()
+                if "autograder.child" in line:
+                    family = [descendant, *descendant.children(recursive=True)]
+                    worker = sum(p.memory_full_info().pss for p in family) / 2**20
+                    found["worker"] = max(found["worker"], worker)
+                    found["memory"].append((done, "worker", worker))
+                elif "autograder" in line and "benchmarks._usage" not in line:
+                    parent = descendant.memory_full_info().pss / 2**20
+                    found["parent"] = max(found["parent"], parent)
+                    found["memory"].append((done, "parent", parent))
+            except psutil.Error:  # it ended meanwhile
+                continue
+        time.sleep(0.2)
+
+
+def ours(submitted: Path, results: Path, jobs: int, *options: str) -> dict:
+    return measure([sys.executable, "-m", "autograder", "grade", str(submitted), "--jobs", str(jobs), "--out",
+                    str(results), "--gradebook", "none", *options], ROOT, results)
+
+
+def compare(unit: str, count: int) -> None:
+    """The table: nbgrader, ours with one worker and with two, on the same submissions, in turns."""
+    names = "nbgrader autograde", "autograder, 1 worker", "autograder, 2 workers"
+    total = {name: {"seconds": 0.0, "cpu": 0.0, "worker": 0.0, "parent": 0.0, "first": 0.0} for name in names}
+    with tempfile.TemporaryDirectory() as temporary:
+        course = Path(temporary, "stock")
+        stock_course(course, unit)
+        for turn, first in enumerate(range(0, count, PER_TURN)):
+            students = [f"s{i:04}" for i in range(first, min(first + PER_TURN, count))]
+            submitted = Path(temporary, f"turn{turn}")
+            hand_in(submitted, unit, students)
+            shutil.copytree(submitted, course / "submitted", dirs_exist_ok=True)
+            runs = [lambda: measure(["nbgrader", "autograde", unit], course),
+                    *(lambda jobs=jobs: ours(submitted, Path(temporary, f"out{turn}-{jobs}"), jobs)  # noqa: B023
+                      for jobs in (1, 2))]
+            for i in (turn + k for k in range(3)):  # who is first changes
+                name, found = names[i % 3], runs[i % 3]()
+                total[name] = {k: total[name][k] + found[k] if k in ("seconds", "cpu") else
+                               max(total[name][k], found[k] or 0) for k in total[name]}
+    stock = total[names[0]]
+    print(f"{count} submissions of {unit}")
+    print(f"{'':24}{'a minute':>10}{'ratio':>8}{'CPU s each':>12}{'ratio':>8}{'worker MiB':>12}{'parent MiB':>12}"
+          f"{'first after s':>15}")
+    for name, t in total.items():
+        memory = f"{t['worker']:12.0f}{t['parent']:12.0f}{t['first']:15.1f}" if t["first"] else ""
+        print(f"{name:24}{60 * count / t['seconds']:10.2f}{stock['seconds'] / t['seconds']:8.2f}"
+              f"{t['cpu'] / count:12.2f}{stock['cpu'] / t['cpu']:8.2f}{memory}", flush=True)
+
+
+def many(count: int, folder: Path, jobs: int) -> None:
+    """So many submissions of the tests' tiny course; run again with the same folder, it goes on where it was."""
+    from tests.autograder import little_course as little
+    release = folder / "release" / little.UNIT / f"{little.NAME}.ipynb"
+    release.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(little.notebook(), release)
+    for i in range(count):
+        path = folder / "submitted" / f"s{i:05}" / f"{little.NAME}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(little.notebook({n: f"{text}\n# {i}" for n, text in little.RIGHT.items()}), path)
+    out = folder / "results"
+    found = ours(folder / "submitted", out, jobs, "--release", str(release.parents[1]), "--checks",
+                 "tests.autograder.little_course")
+    marks = [r["points"] for r in json.loads((out / "results.json").read_text(encoding="utf-8"))["submissions"]]
+    print(f"{count} submissions, {marks.count(10.0)} with full marks; {found['seconds']:.0f} s, "
+          f"{found['cpu']:.0f} CPU s")
+    for who in "parent", "worker":
+        points = [(done, mib) for done, name, mib in found["memory"] if name == who]
+        print(f"{who}: largest {max(m for _, m in points):.0f} MiB; " + ", ".join(
+            f"{max((m for d, m in points if low <= d < low + count / 5), default=0):.0f}"
+            for low in (count * k / 5 for k in range(5))) + " in the five fifths of the run")
+
+
+def main(arguments=()) -> None:
+    p = argparse.ArgumentParser(prog="python -m benchmarks.grading", description=__doc__.split("\n")[0])
+    p.add_argument("--submissions", type=int, default=4)
+    p.add_argument("--unit", default="unit3")
+    p.add_argument("--many", type=int, metavar="N")
+    p.add_argument("--folder", type=Path, help="where --many works, and goes on (default: a temporary folder)")
+    p.add_argument("--jobs", type=int, default=2, help="workers of --many")
+    options = p.parse_args(arguments)
+    if options.many:
+        with tempfile.TemporaryDirectory() as temporary:
+            many(options.many, (options.folder or Path(temporary)).resolve(), options.jobs)
+    else:
+        compare(options.unit, options.submissions)
+
+
+if __name__ == "__main__":
+    print(benchmarks.machine())
+    main(sys.argv[1:])
