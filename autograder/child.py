@@ -46,6 +46,7 @@ class Child:
         try:
             self._pipe.send(message)
         except OSError:
+            self.close()  # it may be dying still
             raise ChildDied from None
 
     def grade(self, parcel: Parcel, more: bool) -> Report:
@@ -55,6 +56,7 @@ class Child:
         try:
             return self._pipe.recv()
         except (EOFError, OSError):
+            self.close()
             raise ChildDied from None
 
     def close(self) -> None:
