@@ -12,6 +12,7 @@ from typing import Any
 from .schedule import IN_START, OUT_START, RUN
 
 PROCESS = 1
+FIRST_THREAD = 2  # 0 and the process's own number are both its main thread: two lanes would fall into one
 US = 1e6  # the format's unit
 
 
@@ -24,10 +25,19 @@ def write(timeline, path: str | os.PathLike) -> Path:
     return path
 
 
+def us(seconds: float) -> float:
+    """Seconds as µs, in whole ns: the viewer cuts what is finer, and drops a box that then overlaps the one before.
+
+    >>> us(1.23456e-6)
+    1.235
+    """
+    return round(seconds * 1e9) / 1e3
+
+
 def as_trace(timeline) -> dict[str, Any]:
     """The trace as plain data."""
     schedule, machine = timeline.schedule, timeline.machine
-    lanes = {lane: number for number, lane in enumerate(dict.fromkeys(s.lane for s in timeline.spans))}
+    lanes = {lane: number for number, lane in enumerate(dict.fromkeys(s.lane for s in timeline.spans), FIRST_THREAD)}
     about = {"modelled": True, "machine": machine.name, "alpha_us": machine.alpha * US,
              "beta_bytes_per_s": machine.beta, "total_us": timeline.total * US,
              "utilisation": timeline.utilisation, "bound": timeline.bound}
@@ -53,9 +63,9 @@ def _complete(timeline, span, thread: int) -> dict:
     else:
         name, kind = span.label, "copy in" if e.verb == IN_START else "copy out"
         args = {"operand": e.operand, "block": list(e.block), "slot": e.slot,
-                "bytes": int(timeline.schedule.copied_bytes[span.event]), "arrives_us": span.arrives * US}
-    return {"ph": "X", "name": name, "cat": kind, "pid": PROCESS, "tid": thread, "ts": span.start * US,
-            "dur": span.seconds * US, "args": {"step": e.step, "event": span.event, **args}}
+                "bytes": int(timeline.schedule.copied_bytes[span.event]), "arrives_us": us(span.arrives)}
+    return {"ph": "X", "name": name, "cat": kind, "pid": PROCESS, "tid": thread, "ts": us(span.start),
+            "dur": round(us(span.end) - us(span.start), 3), "args": {"step": e.step, "event": span.event, **args}}
 
 
 def _arrows(timeline, lanes: dict[str, int]) -> list[dict]:
@@ -67,8 +77,8 @@ def _arrows(timeline, lanes: dict[str, int]) -> list[dict]:
             copy, wait = spans[start], spans[number]
             same = {"cat": "arrival", "name": "arrives", "id": number, "pid": PROCESS}
             # An arrow begins and ends inside a box; the viewer drops one that touches its very edge.
-            found += [{"ph": "s", "tid": lanes[copy.lane], "ts": (copy.start + copy.seconds / 2) * US, **same},
-                      {"ph": "f", "bp": "e", "tid": lanes[wait.lane], "ts": (wait.end - wait.seconds / 4) * US, **same}]
+            found += [{"ph": "s", "tid": lanes[copy.lane], "ts": us(copy.start + copy.seconds / 2), **same},
+                      {"ph": "f", "bp": "e", "tid": lanes[wait.lane], "ts": us(wait.end - wait.seconds / 4), **same}]
     return found
 
 
@@ -83,6 +93,6 @@ def _in_flight(timeline) -> list[dict]:
     level, found = 0, []
     for time, change in sorted(changes.items()):
         level += change
-        found.append({"ph": "C", "name": "bytes under way", "pid": PROCESS, "ts": time * US, "args": {"bytes": level}})
+        found.append({"ph": "C", "name": "bytes under way", "pid": PROCESS, "ts": us(time), "args": {"bytes": level}})
     return found
 

@@ -324,7 +324,7 @@ def _evaluate(index_map, where, grid, rank, scalars, in_kernel):
                 # It computes with jnp: one vectorised call is quicker.
                 return list(zip(*(c.tolist() for c in _traced_columns(index_map, grid, scalars)), strict=True))
         # In a kernel it may read refs, which have values, but only one after the other.
-        table.append(tuple(map(int, index)) if in_kernel else index)
+        table.append(tuple(map(int, index)))
     return table
 
 

@@ -54,7 +54,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     ax.set_yticks(range(len(LANES)), reversed(LANES))
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    bar = " · thin bar: latency α" * (timeline.machine.alpha > 0)
+    bar = " · bar: latency α" * (timeline.machine.alpha > 0)
     ax.set_xlabel(f"modelled time ({name}) · {KEY}{bar}", fontsize=9)
     ax.set_title(title if title is not None else
                  f"{schedule.name}: {timeline.total / unit:.4g} {name}, core busy {timeline.utilisation:.0%}, "

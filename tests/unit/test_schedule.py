@@ -8,6 +8,7 @@ import pallas_lite as pl
 from pallas_lite.engines.record import record
 from pallas_lite.specs import Operand
 from tests.unit.loops import blocking, rolled
+from tests.unit.test_pictures import gather
 
 
 def test_table_of_the_double_buffer(golden):
@@ -37,6 +38,11 @@ def with_an_edge():
 
 @pytest.mark.parametrize("schedule", [pl.record(rolled, 5), with_an_edge()])
 def test_plain_data_gives_the_same_schedule_back(schedule):
+    assert pl.Schedule.from_plain(json.loads(json.dumps(schedule.to_plain()))) == schedule
+
+
+def test_blocks_that_prefetched_scalars_choose_travel_too():
+    schedule = gather().schedule
     assert pl.Schedule.from_plain(json.loads(json.dumps(schedule.to_plain()))) == schedule
 
 
