@@ -1,36 +1,169 @@
-"""The schedule explorer: milliseconds from a slider's new value to the new picture in the kernel. The aim is 100.
+"""The explorers: from a key press to the painted picture in chromium, the kernel's part of it, memory, long pipelines.
 
-The trip to the browser and its painting come on top; tests/browser measures those together.
+The aim is 100 ms for 64 steps on two cores. On a busy machine a redraw waits for others, so the kernel's part is given
+in processor time. Without chromium and selenium only that is measured.
 """
+import gc
 import itertools
+import shutil
+import statistics
+import tempfile
 import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from ipywidgets.widgets import widget
+from matplotlib.figure import Figure
 
 import pallas_lite as pl
 
-from . import median
+MOVES, HANDLE = 21, ".noUi-handle"
+SETUP = '''import sys
+import jax, jax.numpy as jnp
+import pallas_lite as pl
+from benchmarks.explorer import matmul
+f, shape = matmul(512)'''
+# What is opened, as the line of a cell; the slider, by its number on the page; and two settings next to each other.
+KINDS = {
+    "schedule, 64 steps: α": ("pl.schedule_explorer(64, 2, alpha=2e-6)", 2, "alpha", (2e-6, 2.25e-6)),
+    "schedule, 64 steps: depth": ("pl.schedule_explorer(64, 2, alpha=1e-6)", 1, "depth", (2, 3)),
+    "schedule, 64 steps: look at step": ("pl.schedule_explorer(64, 3)", 5, "step", (0, 1)),
+    "stepper, 6 blocks: depth": ("pl.derivation_stepper(6)", 1, "depth", (2, 3)),
+    "stepper, 6 blocks: line": ("pl.derivation_stepper(6, 3)", 2, "line", (0, 1)),
+    "grid, 64 steps: step": ("pl.explore(f, shape, shape)", 0, "step", (0, 1)),
+    "tuner, 64 steps: bm": ("pl.block_tuner(1024, 1024, 1024)", 0, "bm", (256, 512)),
+    "tuner, 1,048,576 steps: bm": ("pl.block_tuner(8192, 8192, 8192, bm=64, bn=64, bk=128)", 0, "bm", (64, 128)),
+}
+# Milliseconds from the key to the first frame that has been painted after the picture was replaced.
+WATCH = """const area = arguments[0].querySelector('.jupyter-widgets svg[role=img]').closest('.widget-html');
+window.painted = null;
+let start;
+addEventListener('keydown', e => { start = e.timeStamp; }, {capture: true, once: true});
+new MutationObserver((_, watcher) => {
+  watcher.disconnect();
+  requestAnimationFrame(() => {
+    const after = new MessageChannel();  // handled after the frame has been painted
+    after.port1.onmessage = () => { window.painted = performance.now() - start; };
+    after.port2.postMessage(0);
+  });
+}).observe(area, {childList: true, subtree: true});"""
 
 
-def cpu_of(f, runs=21):
-    """Mean seconds of processor time: on a busy machine the redraw waits for others, which is no fault of its own."""
-    start = time.process_time()
-    for _ in range(runs):
-        f()
-    return (time.process_time() - start) / runs
+def matmul(n: int, block: int = 128):
+    """A call with (n / block)³ steps, and the shape of its operands."""
+    def kernel(x_ref, w_ref, o_ref):
+        o_ref[...] += x_ref[...] @ w_ref[...]
+    shape = jax.ShapeDtypeStruct((n, n), jnp.float32)
+    x, w, o = (pl.BlockSpec((block, block), where) for where in (
+        lambda i, j, k: (i, k), lambda i, j, k: (k, j), lambda i, j, k: (i, j)))
+    return pl.pallas_call(kernel, shape, grid=(n // block,) * 3, in_specs=[x, w], out_specs=o), shape
+
+
+def opened(line: str):
+    """The explorer of such a line, as shown."""
+    f, shape = matmul(512)
+    made = eval(line, {"pl": pl, "f": f, "shape": shape})
+    made.ui  # noqa: B018  as shown
+    return made
+
+
+def numbers(times) -> str:
+    """Median and p90, in ms."""
+    ms = sorted(1e3 * t for t in times)
+    return f"{statistics.median(ms):7.0f}{ms[int(0.9 * (len(ms) - 1))]:6.0f}"
+
+
+def in_kernel(line: str, setting: str, values) -> list[float]:
+    """Seconds of processor time of each move."""
+    explorer, times = opened(line), []
+    for value in itertools.islice(itertools.cycle(values[::-1]), MOVES + 2):
+        start = time.process_time()
+        explorer.set(**{setting: value})
+        times.append(time.process_time() - start)
+    explorer.close()
+    return times[2:]
+
+
+def in_browser() -> dict[str, list[float]]:
+    """Seconds from key to picture, of each kind: every other key goes back."""
+    from selenium.webdriver.common.keys import Keys
+
+    from tests.browser.lab import Notebook, browser, server, write_notebook
+    with tempfile.TemporaryDirectory() as folder:
+        work, found = Path(folder), {}
+        cells = write_notebook(work / "bench.ipynb", [SETUP, *(line for line, *_ in KINDS.values())])
+        chromium = shutil.which("chromium"), shutil.which("chromedriver")
+        with server(work, work / "home", "Light") as address, browser(chromium, work / "profile") as driver:
+            page = Notebook(driver, work)
+            page.open(address("bench.ipynb"), cells)
+            page.run_all()
+            for kind, (line, slider, *_) in KINDS.items():
+                cell = page.see(page.cell(line))
+                handle = page.wait(lambda c=cell, n=slider: c.find_elements("css selector", HANDLE)[n:], line)[0]
+                driver.execute_script("arguments[0].focus()", handle)
+                times = []
+                for key in itertools.islice(itertools.cycle((Keys.ARROW_RIGHT, Keys.ARROW_LEFT)), MOVES + 2):
+                    page.idle()
+                    driver.execute_script(WATCH, cell)
+                    page.keys(key)
+                    page.wait(lambda: driver.execute_script("return window.painted"), "the new picture")
+                    times.append(driver.execute_script("return window.painted") / 1e3)
+                found[kind] = times[2:]
+        return found
+
+
+def memory() -> tuple[float, int, int]:
+    """Resident MB, figures and widgets of this process."""
+    gc.collect()
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+    return resident, sum(isinstance(x, Figure) for x in gc.get_objects()), len(widget._instances)
+
+
+def ten_open() -> None:
+    """Ten explorers, each moved 50 times."""
+    lines = [KINDS[kind] for kind in list(KINDS)[:-1]]
+    ten = [(opened(line), setting, values) for line, _, setting, values in (lines * 2)[:10]]
+    print("\nten explorers open\nmoves of each   resident MB   figures   widgets")
+    for moves in (0, 5, 20, 35, 50):
+        for explorer, setting, values in ten:
+            for n in range({0: 0, 5: 5}.get(moves, 15)):
+                explorer.set(**{setting: values[n % 2]})
+        print("{:13}   {:11.1f}   {:7}   {:7}".format(moves, *memory()))
+    for explorer, *_ in ten:
+        explorer.close()
+    del ten, explorer
+    print("{:>13}   {:11.1f}   {:7}   {:7}".format("all closed", *memory()))
+
+
+def long_ones() -> None:
+    """What 10,000 steps take to open, and a move then."""
+    f, shape = matmul(22 * 128)
+    kinds = {"pl.schedule_explorer(10_000)": ("depth", (2, 3)), "pl.explore(f, shape, shape)": ("step", (0, 1)),
+             'pl.explore(f, shape, shape, view="schedule")': ("depth", (2, 3))}
+    print("\n10,000 steps (the product's: 10,648)                open s   a move ms, of the processor")
+    for line, (setting, values) in kinds.items():
+        start = time.process_time()
+        explorer = eval(line, {"pl": pl, "f": f, "shape": shape})
+        explorer.ui  # noqa: B018  as shown
+        seconds, times = time.process_time() - start, []
+        for value in (values * 4)[1:]:
+            start = time.process_time()
+            explorer.set(**{setting: value})
+            times.append(time.process_time() - start)
+        print(f"{line:50}   {seconds:5.1f}   {1e3 * statistics.median(times):9.0f}")
+        explorer.close()
 
 
 def main():
-    print("median of 21 moves of α, depth 2; α = 0 has no bubbles to hatch\n")
-    print("steps   α µs   redraw ms   of it CPU   SVG kB")
-    for steps in (8, 16, 64):
-        for alphas in ((0.0, 0.25), (2.0, 2.25)):
-            explorer = pl.schedule_explorer(steps, 2, alpha=alphas[1] * 1e-6)
-            explorer.ui  # noqa: B018  as shown
-            values = itertools.cycle(alphas)
-            slider = explorer.controls["alpha"]
-
-            def move(slider=slider, values=values):
-                slider.value = next(values)
-
-            ms, cpu = 1e3 * median(move, 21), 1e3 * cpu_of(move)
-            print(f"{steps:5}   {alphas[0]:4}   {ms:9.0f}   {cpu:9.0f}   {len(explorer.picture()) / 1e3:6.0f}")
-            explorer.close()
+    try:
+        seen = in_browser()
+    except ImportError:
+        seen = {}
+    print(f"{MOVES} moves of each, ms                 kernel's processor     key to painted picture\n"
+          "                                       median   p90           median   p90")
+    for kind, (line, _, setting, values) in KINDS.items():
+        print(f"{kind:36}{numbers(in_kernel(line, setting, values))}"
+              f"{' ' * 10 + numbers(seen[kind]) if seen else '         not measured'}")
+    ten_open()
+    long_ones()

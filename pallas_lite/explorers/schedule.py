@@ -50,15 +50,16 @@ def schedule_explorer(steps: int = 8, depth: int = 2, alpha: float | None = None
         return record(n, [Operand(slot, array, slot == "Y", depth, (n * size,), byte, (size,), (), blocks)
                           for slot, array in (("X", "A"), ("Y", "B"))], float(step_flops))
     asked = int(steps), int(depth), machine, size, float(step_flops)
-    return ScheduleExplorer(program, int(steps), int(depth), machine, step_flops / machine.flops, asked)
+    return ScheduleExplorer(program, {"steps": int(steps), "depth": int(depth)}, machine, step_flops / machine.flops,
+                            asked)
 
 
 def of_trace(trace, machine: Machine) -> "ScheduleExplorer":
     """The same sliders for a call: all of its own but N, which its grid decides; `depth` is that of every operand."""
     own, depth = trace.timeline(machine), most_slots(trace)
     asked = trace.call.name, str(trace.call.grid), depth, machine
-    return ScheduleExplorer(lambda n, depth: at_depth(trace, depth), trace.steps, depth, own.machine, own.step_seconds,
-                            asked, own_steps=True)
+    return ScheduleExplorer(lambda n, depth: at_depth(trace, depth), {"depth": depth}, own.machine, own.step_seconds,
+                            asked)
 
 
 def most_slots(trace) -> int:
@@ -77,13 +78,11 @@ def at_depth(trace, depth: int) -> Schedule:
 class ScheduleExplorer(Explorer):
     """What `schedule_explorer` returns. `settings` has the numbers, `controls` the sliders, `ui` the whole widget."""
 
-    def __init__(self, program: Callable[[int, int], Schedule], steps: int, depth: int, machine: Machine,
-                 step_seconds: float, asked: tuple, own_steps: bool = False):
-        self.program, self.machine, self.step_seconds = program, machine, step_seconds
-        self._asked, self._own_steps = asked, own_steps
+    def __init__(self, program: Callable[[int | None, int], Schedule], numbers: dict[str, int], machine: Machine,
+                 step_seconds: float, asked: tuple):
+        self.program, self.machine, self.step_seconds, self._asked = program, machine, step_seconds, asked
         self._limit, self._axes, self._known = None, None, (None, None)
-        super().__init__({"steps": steps, "depth": depth, "alpha": machine.alpha, "beta": machine.beta,
-                          "flops": machine.flops, "step": 0})
+        super().__init__({**numbers, "alpha": machine.alpha, "beta": machine.beta, "flops": machine.flops, "step": 0})
 
     @property
     def asked(self) -> tuple:
@@ -95,12 +94,12 @@ class ScheduleExplorer(Explorer):
         s = {k: v for k, v in self.settings.items() if k != "step"}
         if self._known[0] != s:
             machine = self.machine.with_(**{k: s[k] for k in ("alpha", "beta", "flops")})
-            self._known = s, timeline(self.program(s["steps"], s["depth"]), machine,
+            self._known = s, timeline(self.program(s.get("steps"), s["depth"]), machine,
                                       step_seconds=self.step_seconds * self.machine.flops / s["flops"])
         return self._known[1]
 
     schedule = property(lambda self: self.timeline.schedule, doc="Recorded from the course's one `pipeline`.")
-    step = property(lambda self: min(self.settings["step"], self.settings["steps"] - 1), doc="The step looked at.")
+    step = property(lambda self: min(self.settings["step"], self.schedule.steps - 1), doc="The step looked at.")
 
     # -- words
 
@@ -123,7 +122,7 @@ class ScheduleExplorer(Explorer):
 
     def __str__(self) -> str:
         s = self.settings
-        asked = (f"N = {s['steps']} steps, depth {s['depth']}, α = {show_time(s['alpha'])}, "
+        asked = (f"N = {self.schedule.steps} steps, depth {s['depth']}, α = {show_time(s['alpha'])}, "
                  f"β = {show_number(s['beta'], 'B/s')}, F = {show_number(s['flops'], 'op/s')}")
         return f"{asked}\n{self.headline}\n{self.details}\n\n{self.timeline.schedule.table()}"
 
@@ -133,10 +132,10 @@ class ScheduleExplorer(Explorer):
     def _page(self) -> range:
         """The steps on show."""
         first = self.step // DRAWN * DRAWN
-        return range(first, min(first + DRAWN, self.settings["steps"]))
+        return range(first, min(first + DRAWN, self.schedule.steps))
 
     def _draw(self, ax: Axes, limit: float | None = None) -> Figure:
-        whole = len(self._page) == self.settings["steps"]
+        whole = len(self._page) == self.schedule.steps
         plot_timeline(self.timeline, ax, title="", **({"limit": limit} if whole else {"steps": self._page}))
         return ax.figure
 
@@ -165,13 +164,11 @@ class ScheduleExplorer(Explorer):
     def make_controls(self, w) -> dict:
         s, look = self.settings, {"style": {"description_width": "7.5em"}, "layout": {"width": "25em"}}
         a_most = max(8e-6, 2 * self.first["alpha"])
-        most = self.first["steps"] if self._own_steps else max(64, self.first["steps"])
-        made = {
-            "steps": w.IntSlider(s["steps"], 1, most, description="N (steps)", disabled=self._own_steps, **look),
-            "depth": w.IntSlider(s["depth"], 1, MOST_SLOTS, description="depth (slots)", **look),
-            "alpha": w.FloatSlider(s["alpha"] * 1e6, min=0, max=a_most * 1e6, step=a_most * 1e6 / 32,
-                                   readout_format=".2f", description="α latency, µs", **look),
-        }
+        most = max(64, self.first["steps"]) if "steps" in s else self.schedule.steps
+        made = {"steps": w.IntSlider(s["steps"], 1, most, description="N (steps)", **look)} if "steps" in s else {}
+        made["depth"] = w.IntSlider(s["depth"], 1, MOST_SLOTS, description="depth (slots)", **look)
+        made["alpha"] = w.FloatSlider(s["alpha"] * 1e6, min=0, max=a_most * 1e6, step=a_most * 1e6 / 32,
+                                      readout_format=".2f", description="α latency, µs", **look)
         for name, description, unit in (("beta", "β bandwidth", "B/s"), ("flops", "F compute", "op/s")):
             options = [(show_number(self.first[name] * f, unit), self.first[name] * f) for f in FACTORS]
             made[name] = w.SelectionSlider(options=options, value=s[name], description=description, **look)
@@ -196,16 +193,15 @@ class ScheduleExplorer(Explorer):
         s, t = self.settings, self.timeline
         size = max(x.block_bytes for x in t.schedule.operands)
         slots = ", ".join(f"{x.array} {x.depth}" for x in t.schedule.operands)
-        shown = f", of it steps {self._page[0]} to {self._page[-1]} drawn" if len(self._page) < s["steps"] else ""
-        return {
-            "steps": f"{s['steps']:,} blocks of {size:,} bytes{shown}" if not self._own_steps else
-                     f"{s['steps']:,} steps, as the grid says{shown}",
+        shown = f"; steps {self._page[0]} to {self._page[-1]} of {t.schedule.steps:,} are drawn"
+        notes = {
             "depth": f"slots: {slots}; {t.schedule.sram_bytes:,} bytes of SRAM",
             "alpha": f"a copy arrives {show_time(s['alpha'])} after it left the port",
             "beta": f"a block of {size:,} bytes takes the port for X/β = {show_time(size / s['beta'])}",
             "flops": f"a step computes for Y/F = {show_time(t.step_seconds)}",
-            "step": "outlined in the picture; the mouse outlines any other, and tells its lines",
+            "step": "outlined; the mouse tells of others" + shown * (len(self._page) < t.schedule.steps),
         }
+        return {"steps": f"{s['steps']:,} blocks of {size:,} bytes", **notes} if "steps" in s else notes
 
     def close(self) -> None:
         super().close()

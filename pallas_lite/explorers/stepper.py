@@ -42,7 +42,8 @@ def derivation_stepper(steps: int = 4, depth: int = 2, *, machine: Machine = TOY
     for name, value, most in (("steps", steps, MOST_STEPS), ("depth", depth, MOST_SLOTS)):
         if not isinstance(value, (int, np.integer)) or not 1 <= value <= most:
             raise SpecError(f"derivation_stepper({name}={value!r}): give a whole number from 1 to {most}.")
-    return DerivationStepper(lambda n, d: by_hand.record(blocking, n, depth=d), int(steps), int(depth), machine, None)
+    return DerivationStepper(lambda n, d: by_hand.record(blocking, n, depth=d),
+                             {"steps": int(steps), "depth": int(depth)}, machine)
 
 
 def of_trace(trace, machine: Machine) -> "DerivationStepper":
@@ -52,7 +53,7 @@ def of_trace(trace, machine: Machine) -> "DerivationStepper":
         raise SpecError(f'explore(…, view="stepper") takes up to {MOST_LINES} lines and {MOST_SLOTS} slots, all '
                         f"the pipeline's. This call has {len(own.schedule):,} lines in {trace.steps:,} steps, and "
                         f"{depth} slots. Give it operands of fewer blocks.")
-    return DerivationStepper(lambda n, d: at_depth(trace, d), trace.steps, depth, own.machine, own.step_seconds)
+    return DerivationStepper(lambda n, d: at_depth(trace, d), {"depth": depth}, own.machine, own.step_seconds)
 
 
 def blocking(N, A, X, Y, B):
@@ -80,14 +81,14 @@ class DerivationStepper(Explorer):
 
     what, to_do = "Timeline of the program.", "move its lines"
 
-    def __init__(self, program: Callable[[int, int], Schedule], steps: int, depth: int, machine: Machine,
-                 step_seconds: float | None):
+    def __init__(self, program: Callable[[int | None, int], Schedule], numbers: dict[str, int], machine: Machine,
+                 step_seconds: float | None = None):
         self.program, self.machine, self.step_seconds, self._said = program, machine, step_seconds, ""
         self._start, self._known = (None, None), (None, None)
-        start = program(steps, depth)
+        start = program(numbers.get("steps"), numbers["depth"])
         self._asked = str(start), machine
-        self.by_hand = bool(start.calls)  # then its values are known, and N can change
-        super().__init__({"steps": steps, "depth": depth, "line": 0, "order": lines_of(start), "past": ()})
+        self.by_hand = "steps" in numbers  # then its values are known, and N can change
+        super().__init__({**numbers, "line": 0, "order": lines_of(start), "past": ()})
 
     @property
     def asked(self) -> tuple:
@@ -100,7 +101,7 @@ class DerivationStepper(Explorer):
 
     def _began(self):
         """Where it began, with as many slots as now: schedule, the number of each line, and its clock."""
-        key = self.settings["steps"], self.settings["depth"]
+        key = self.settings.get("steps"), self.settings["depth"]
         if self._start[0] != key:
             schedule = replace(self.program(*key), calls=())
             play = play_of(schedule, self.machine, timeline(schedule, self.machine).step_seconds
@@ -285,9 +286,9 @@ class DerivationStepper(Explorer):
 
     def make_controls(self, w) -> dict:
         look = {"style": {"description_width": "7.5em"}, "layout": {"width": "25em"}}
-        return {
-            "steps": w.IntSlider(self.settings["steps"], 1, max(MOST_STEPS, self.settings["steps"]),
-                                 description="N (blocks)", disabled=not self.by_hand, **look),
+        made = {"steps": w.IntSlider(self.settings["steps"], 1, MOST_STEPS, description="N (blocks)", **look),
+                } if self.by_hand else {}
+        return made | {
             "depth": w.IntSlider(self.settings["depth"], 1, MOST_SLOTS, description="depth (slots)", **look),
             # As a slider, too: JupyterLab keeps the arrow keys up and down for itself, and leaves left and right to it.
             "at": w.IntSlider(self.line, 0, len(self.order) - 1, description="line", readout=False, **look),
@@ -305,7 +306,7 @@ class DerivationStepper(Explorer):
         at = told.pop("at")
         if change and change["owner"] is self.controls["at"]:
             told["line"] = at
-        if told["steps"] != self.settings["steps"]:  # another program: begin anew
+        if told.get("steps") != self.settings.get("steps"):  # another program: begin anew
             told |= self._anew(told["steps"])
         self.settings = self.settings | told
         self._say("")
@@ -332,16 +333,16 @@ class DerivationStepper(Explorer):
                 button(w, "a better move", "Make the move that saves the most time", self.better)]
 
     def arrange(self, w, rows, buttons, result) -> list:
-        steps, depth, at, line = rows
+        *above, line = rows
         right = w.VBox([buttons, *result], layout={"flex": "1 1 0", "min_width": "20em"})
-        return [steps, depth, at, w.HBox([line, right])]
+        return [*above, w.HBox([line, right])]
 
     def redraw(self) -> None:
         if self._image is not None:
             self._busy = True
             try:
-                self.controls["steps"].value, self.controls["depth"].value = (self.settings[k] for k in
-                                                                               ("steps", "depth"))
+                for name in {"steps", "depth"} & set(self.controls):
+                    self.controls[name].value = self.settings[name]
                 select, options = self.controls["line"], self._options()
                 if tuple(options) != tuple(select.options):
                     select.options, select.rows = options, len(options)

@@ -240,8 +240,9 @@ class BlockTuner(Explorer):
         made = {f"b{axis}": w.SelectionSlider(options=self.choices(axis), value=self.settings[f"b{axis}"],
                                               description=f"b{axis}", **look) for axis in "mnk"}
         made["depth"] = w.IntSlider(self.settings["depth"], 1, MOST_SLOTS, description="depth", **look)
-        made["machine"] = w.Dropdown(options=list(self.machines), value=self.settings["machine"],
-                                     description="machine", **look)
+        # A slider, too: JupyterLab keeps from a list the keys that would move it.
+        made["machine"] = w.SelectionSlider(options=list(self.machines), value=self.settings["machine"],
+                                            description="machine", **look)
         return made
 
 

@@ -10,6 +10,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import nbformat
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.action_chains import ActionChains
@@ -22,6 +23,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 180  # seconds: the first cell imports jax, and the machine may be busy
 FLAGS = ("--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
          "--disable-component-update --disable-sync --force-device-scale-factor=1 --window-size=1400,1000").split()
+
+
+def write_notebook(path: Path, cells: list[str]) -> int:
+    """Writes a notebook of these code cells; returns how many there are."""
+    kernel = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
+    made = [nbformat.v4.new_code_cell(text) for text in cells]
+    nbformat.write(nbformat.v4.new_notebook(cells=made, metadata=kernel), path)
+    return len(cells)
 
 
 @contextlib.contextmanager
@@ -123,6 +132,18 @@ class Notebook:
         self.driver.save_screenshot(str(self.shots / f"{name}.png"))
 
     # -- doing
+
+    def rest_on(self, element: WebElement) -> None:
+        """The mouse stands still over an element."""
+        ActionChains(self.driver).move_to_element(element).perform()
+
+    def theme(self, name: str) -> None:
+        """Choose a theme in the menu, and wait for it."""
+        next(x for x in self.all(".lm-MenuBar-itemLabel") if x.text == "Settings").click()
+        self.wait(lambda: [x for x in self.all(".lm-Menu-itemLabel") if x.text == "Theme"], "the menu")[0].click()
+        self.wait(lambda: [x for x in self.all(".lm-Menu-itemLabel") if x.text == name], name)[0].click()
+        light = "false" if "Dark" in name else "true"
+        self.wait(lambda: self.all(f'body[data-jp-theme-light="{light}"]'), "the theme")
 
     def open(self, address: str, cells: int) -> None:
         """Open a notebook with this many code cells, and wait until the kernel has started.

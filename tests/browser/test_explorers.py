@@ -1,25 +1,18 @@
-"""Each explorer in a real JupyterLab: each control moved by key or button, its picture changed, nothing raised."""
+"""Each explorer in a real JupyterLab, by keyboard alone: each control moved, its picture changed, nothing raised."""
 import os
 import shutil
 from pathlib import Path
 
-import nbformat
 import pytest
 
 pytest.importorskip("selenium", reason="selenium (the `test` extra) is not installed")
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
-from .lab import Notebook, browser, server  # noqa: E402
+from .lab import Notebook, browser, server, write_notebook  # noqa: E402
 
 pytestmark = pytest.mark.browser
 
-CELLS = {
-    "schedule": "pl.schedule_explorer(steps=16, depth=2, alpha=3e-6)",
-    "stepper": "pl.derivation_stepper(4)",
-    "grid": "pl.explore(add, x, y)",
-    "tuner": "pl.block_tuner(1024, 1024, 1024)",
-}
 SETUP = """import jax.numpy as jnp
 import pallas_lite as pl
 def add_kernel(x_ref, y_ref, o_ref):
@@ -27,78 +20,145 @@ def add_kernel(x_ref, y_ref, o_ref):
 x = y = jnp.ones((512, 512))
 spec = pl.BlockSpec((128, 128), lambda i, j: (i, j))
 row = pl.BlockSpec((128, 128), lambda i, j: (0, j))
-add = pl.pallas_call(add_kernel, x, grid=(4, 4), in_specs=[spec, row], out_specs=spec)"""
-SLIDERS = {"schedule": 5, "stepper": 3, "grid": 1, "tuner": 4}  # handles that an arrow key moves
-BUTTONS = {"stepper": ["▼ later", "↶ undo", "▼▼ latest", "a better move", "▲ earlier", "▲▲ earliest", "Reset"],
-           "grid": ["next ▶", "◀ back", "next copy ▶▶", "Reset"], "schedule": ["Reset"], "tuner": ["Reset"]}
+add = pl.pallas_call(add_kernel, x, grid=(4, 4), in_specs=[spec, row], out_specs=spec)
+few = pl.pallas_call(add_kernel, x[:, :128], grid=(4,), in_specs=[pl.BlockSpec((128, 128), lambda i: (i, 0))] * 2,
+                     out_specs=pl.BlockSpec((128, 128), lambda i: (i, 0)))"""
+CELLS = {
+    "schedule": "pl.schedule_explorer(steps=16, depth=2, alpha=3e-6)",
+    "stepper": "pl.derivation_stepper(4)",
+    "grid": "pl.explore(add, x, y)",
+    "tuner": "pl.block_tuner(1024, 1024, 1024)",
+    "schedule-of-a-call": 'pl.explore(add, x, y, view="schedule")',
+    "stepper-of-a-call": 'pl.explore(few, x[:, :128], y[:, :128], view="stepper")',
+}
+MOVES = ["Reset", "▲ earlier", "▼ later", "▲▲ earliest", "▼▼ latest", "↶ undo", "a better move"]
+# What Tab comes by: sliders, lists and check boxes ("slider", "list", "check"), and buttons by their words.
+CONTROLS = {
+    "schedule": ["slider"] * 6 + ["Reset", "check"],
+    "stepper": ["slider"] * 3 + ["list", *MOVES],
+    "grid": ["slider", "Reset", "◀ back", "next ▶", "next copy ▶▶"],
+    "tuner": ["slider"] * 5 + ["Reset"],
+    "schedule-of-a-call": ["slider"] * 5 + ["Reset", "check"],
+    "stepper-of-a-call": ["slider"] * 2 + ["list", *MOVES],
+}
+STILL = {"◀ back", "check"}  # may change nothing: at the first step, at the same scale
+FOCUSED = """const at = document.activeElement, cell = arguments[0];
+if (!cell.contains(at)) return null;
+if (at.classList.contains('noUi-handle')) return 'slider';
+if (at.tagName == 'SELECT') return 'list';
+if (at.tagName == 'INPUT' && at.type == 'checkbox') return 'check';
+return at.tagName == 'BUTTON' ? at.textContent.trim() : '';"""
 
 
-@pytest.fixture(params=["Light"])  # chapter 3 is opened in both themes
-def page(request, chromium, tmp_path):
+@pytest.fixture
+def page(chromium, tmp_path):
     """A notebook with all explorers, run. SCREENSHOTS=folder keeps what was seen."""
     work = tmp_path / "work"
     work.mkdir()
-    cells = [nbformat.v4.new_code_cell(text) for text in (SETUP, *CELLS.values())]
-    kernel = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), work / "explorers.ipynb")
-    shots = Path(os.environ.get("SCREENSHOTS") or tmp_path / "shots") / f"explorers-{request.param.lower()}"
+    cells = write_notebook(work / "explorers.ipynb", [SETUP, *CELLS.values()])
+    shots = Path(os.environ.get("SCREENSHOTS") or tmp_path / "shots") / "explorers"
     shutil.rmtree(shots, ignore_errors=True)
     shots.mkdir(parents=True)
-    with server(work, tmp_path / "home", request.param) as address, browser(chromium, tmp_path / "profile") as driver:
+    home = tmp_path / "home"
+    with server(work, home, "Light") as address, browser(chromium, tmp_path / "profile") as driver:
         notebook = Notebook(driver, shots)
-        notebook.open(address("explorers.ipynb"), len(cells))
+        notebook.open(address("explorers.ipynb"), cells)
         notebook.run_all()
         yield notebook
         notebook.shot("last")
+    log = (home / "server.log").read_text(errors="replace")
+    assert "Traceback" not in log and "IPKernelApp] ERROR" not in log, "the kernel's and the server's log"
 
 
-def test_each_control_of_each_explorer_changes_its_picture(page):
+def test_each_control_of_each_explorer_works_by_keyboard_alone(page):
     assert page.errors() == []
     for name, text in CELLS.items():
-        cell = page.see(page.cell(text))
-        page.wait(lambda cell=cell: drawing(cell), f"the picture of the {name} explorer")
-        page.see(cell.find_element(By.CSS_SELECTOR, ".jupyter-widgets svg[role=img]"))
+        cell = shown(page, text)
         page.shot(f"{name}-1")
-        assert len(handles(cell)) == SLIDERS[name]
-        for number in range(SLIDERS[name]):
-            before = drawing(cell)
-            page.driver.execute_script("arguments[0].focus()", handles(cell)[number])
-            page.keys(Keys.ARROW_RIGHT)
-            page.wait(lambda cell=cell, before=before: drawing(cell) != before, f"slider {number} of {name} to redraw")
-        if name == "stepper":
-            choose(page, cell, "copy_out_wait(Y[0])")
-        for label in BUTTONS[name]:
-            before = words(cell), drawing(cell)
-            button(page, cell, label).click()
-            if not (name == "grid" and label == "next copy ▶▶"):
-                page.wait(lambda cell=cell, before=before: (words(cell), drawing(cell)) != before, f"{label} of {name}")
+        page.driver.execute_script("arguments[0].querySelector('.noUi-handle').focus()", cell)
+        found = []
+        while (kind := page.driver.execute_script(FOCUSED, cell)) is not None:
+            if kind:
+                found.append(kind)
+            if kind and kind != "list":  # a slider moves the stepper's: see there
+                work(page, cell, name, kind)
+            page.keys(Keys.TAB)
+        assert found == CONTROLS[name]
         page.shot(f"{name}-2")
+    hover(page)
+    rerun(page)
+    dark(page)
     assert page.errors() == []
     serious = [entry["message"] for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
     assert [message for message in serious if "favicon" not in message] == []
 
 
-def handles(cell):
-    return cell.find_elements(By.CSS_SELECTOR, ".noUi-handle")
+def work(page, cell, name, kind):
+    """Use the control that has the focus, and see the page change."""
+    before = seen(cell)
+    page.keys({"slider": Keys.ARROW_RIGHT, "check": Keys.SPACE}.get(kind, Keys.ENTER))
+    if kind not in STILL:
+        page.wait(lambda: seen(cell) != before, f"{kind} of {name} to change the page")
+    if kind == "slider":
+        assert drawing(cell) != before[0], "the picture, not only the words"
+
+
+def hover(page):
+    """The mouse on a box outlines it, and the chosen step stays outlined."""
+    cell = shown(page, CELLS["schedule"])
+    steps = cell.find_elements(By.CSS_SELECTOR, ".pallas-lite-touch:not(.now)")
+    sixth = next(x for x in steps if x.get_attribute("textContent").startswith("step 6\n"))
+    assert "copy_in_start(A[7] → X[1])" in sixth.get_attribute("textContent")
+    boxes = sixth.find_elements(By.TAG_NAME, "rect")
+    assert [box.value_of_css_property("stroke") for box in boxes] == ["none"] * 3  # a copy in, the run, a copy out
+    page.rest_on(boxes[1])
+    page.wait(lambda: {box.value_of_css_property("stroke") for box in boxes} == {"rgb(17, 17, 17)"}, "the outline")
+    page.shot("schedule-hover")
+    chosen = cell.find_elements(By.CSS_SELECTOR, ".pallas-lite-touch.now rect")
+    assert {box.value_of_css_property("stroke") for box in chosen} == {"rgb(17, 17, 17)"}
+
+
+def rerun(page):
+    """A cell run again goes on where its explorer stood."""
+    cell = shown(page, CELLS["grid"])
+    page.driver.execute_script("arguments[0].querySelector('.noUi-handle').focus()", cell)
+    before = seen(cell)
+    page.keys(Keys.ARROW_RIGHT)
+    page.wait(lambda: seen(cell) != before, "the next step")
+    words, old = seen(cell)[1], cell.find_element(By.CSS_SELECTOR, ".noUi-handle")
+    page.see(cell.find_element(By.CSS_SELECTOR, ".cm-content")).click()
+    page.run_here()
+    page.idle()
+    cell = shown(page, CELLS["grid"])
+    fresh = page.wait(lambda: cell.find_elements(By.CSS_SELECTOR, ".noUi-handle"), "the widget")
+    assert len(fresh) == 1 and fresh[0] != old
+    assert seen(cell)[1] == words and not words.startswith("step 0 ")
+
+
+def dark(page):
+    """In the dark theme the pictures keep their light card, and words take the theme's colour."""
+    page.theme("JupyterLab Dark")
+    for name, text in CELLS.items():
+        cell = shown(page, text)
+        card = cell.find_element(By.CSS_SELECTOR, ".jupyter-widgets svg[role=img]").find_element(By.XPATH, "./..")
+        assert card.value_of_css_property("background-color") == "rgba(255, 255, 255, 1)"
+        said = cell.find_element(By.CSS_SELECTOR, "[role=status]").value_of_css_property("color")
+        assert min(int(x) for x in said.strip("rgba()").split(",")[:3]) > 180, said
+        page.shot(f"{name}-dark")
+
+
+def shown(page, text):
+    """The cell, in view, with its picture."""
+    cell = page.see(page.cell(text))
+    page.wait(lambda: drawing(cell), f"the picture of {text}")
+    return page.see(cell)
 
 
 def drawing(cell) -> str:
-    found = cell.find_elements(By.CSS_SELECTOR, ".jupyter-widgets svg[role=img]")
-    return found[0].get_attribute("outerHTML") if found else ""
+    return "".join(x.get_attribute("outerHTML") for x in cell.find_elements(By.CSS_SELECTOR, ".jupyter-widgets svg"))
 
 
-def words(cell) -> str:
-    return cell.find_element(By.CSS_SELECTOR, "[role=status]").text
-
-
-def button(page, cell, label):
-    found = next(b for b in cell.find_elements(By.TAG_NAME, "button") if b.text.strip() == label)
-    return page.see(found)
-
-
-def choose(page, cell, line: str) -> None:
-    """Chooses the first such line of the stepper's list."""
-    option = next(o for o in cell.find_elements(By.TAG_NAME, "option") if o.text.strip() == line)
-    before = drawing(cell)
-    page.see(option).click()
-    page.wait(lambda: drawing(cell) != before, "the chosen line to be pointed at")
+def seen(cell) -> tuple[str, str, str]:
+    """Picture, headline, and all words."""
+    status = cell.find_elements(By.CSS_SELECTOR, "[role=status]")
+    return drawing(cell), status[0].text if status else "", cell.text

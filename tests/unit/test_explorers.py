@@ -53,7 +53,7 @@ def test_of_a_long_pipeline_64_steps_are_drawn():
     long = pl.schedule_explorer(10_000, 2)
     assert long.ui and long.headline == "10 ms modelled · core busy 100% · compute-bound"
     assert len(long._image.value) < 150_000 and "step 63\n" in long._image.value
-    assert "of it steps 0 to 63 drawn" in long._notes["steps"].value
+    assert "steps 0 to 63 of 10,000 are drawn" in long._notes["step"].value
     long.set(step=9_999)
     assert "step 9999\n" in long._image.value and "step 63\n" not in long._image.value
     long.close()

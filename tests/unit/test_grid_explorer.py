@@ -158,7 +158,7 @@ def test_the_sliders_of_the_schedule_open_on_a_call_too():
     assert explorer.timeline.total == deeper.trace(shape, shape).timeline(pl.hardware.TPU_V5E).total
     explorer.set(flops=explorer.first["flops"] / 2)
     assert explorer.timeline.step_seconds == pytest.approx(2 * trace.timeline(pl.hardware.TPU_V5E).step_seconds)
-    assert "64 steps, as the grid says" in explorer._notes["steps"].value
+    assert "steps" not in explorer.controls and "slots: x 3, w 3, o 3" in explorer._notes["depth"].value
     explorer.close()
 
 
