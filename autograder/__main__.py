@@ -12,7 +12,19 @@ import sys
 from rich.console import Console
 
 from .batch import BatchError
-from .commands import EXIT_CODES, FAULT, UNREADABLE, build, feedback, grade, gradebook, selftest, similar, validate
+from .commands import (
+    EXIT_CODES,
+    FAULT,
+    UNREADABLE,
+    build,
+    export,
+    feedback,
+    grade,
+    gradebook,
+    selftest,
+    similar,
+    validate,
+)
 from .course import CourseError
 from .report import ResultsError
 from .sandbox import SandboxError
@@ -24,6 +36,7 @@ VERBS = (
     grade,
     gradebook,
     feedback,
+    export,
     similar,
 )  # in the order of a course: --help shows them so
 

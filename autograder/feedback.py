@@ -127,6 +127,16 @@ def _parts(mark: Mark, reveal: bool):
             yield {"heading": "In the hidden trial"} | _part(hidden)
 
 
+def said(mark: Mark) -> str:
+    """What a student may see of a mark, as text: the page's words, without pictures and hints."""
+    lines = []
+    for part in _parts(mark, reveal=False):
+        lines += [part["message"], *(f"{label}: {text}" for label, text, _ in part.get("facts", ()))]
+        lines += [line for line, _ in part.get("schedule", ())]
+        lines += [f"→ {part['nudge']}"] if part.get("nudge") else []
+    return "\n".join([WORDS[mark.verdict], *filter(None, lines)])
+
+
 def _part(told: dict[str, str]) -> dict[str, Any]:
     lines = [(line, "✗" in line) for line in told.get("schedule", "").split("\n")] if told.get("schedule") else []
     return {"message": told.get("message", ""), "nudge": told.get("nudge", ""), "schedule": lines,

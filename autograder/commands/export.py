@@ -1,0 +1,50 @@
+"""autograder export: results -> grades for a spreadsheet or a learning platform. The work is in ../export.py."""
+from pathlib import Path
+
+from ..report import read, write_atomic
+from . import OK, RESULTS, UNREADABLE, command, course_of, release_options, results_option
+
+NAMES = ("csv", "canvas", "gradescope", "nbgrader")
+
+
+def add(commands) -> None:
+    p = command(commands, "export", "grades for a spreadsheet, Canvas, Gradescope",
+                "Writes the last results in a form that others read. A mark that is not known is an empty cell.\n\n"
+                "  csv         a row for each student and exercise\n"
+                "  canvas      Canvas's gradebook import: a column for each unit\n"
+                "  gradescope  a results.json for each student\n"
+                "  nbgrader    the columns of `nbgrader export`, without what only the gradebook knows: dates,\n"
+                "              points given by hand, penalties", run, """
+  autograder export --format csv                           .nbgrader/results/export/grades.csv
+  autograder export --format canvas --roster canvas.csv    names and numbers from Canvas's own export""")
+    p.add_argument("--format", choices=NAMES, default="csv", help="which form (default: csv)")
+    p.add_argument("--roster", type=Path, metavar="CSV",
+                   help="who is who: a column `student` (or Canvas's `SIS Login ID`) with the names under which work "
+                        "came in, and what the format wants beside: Student, ID, SIS User ID, SIS Login ID, Section "
+                        "for canvas; last_name, first_name, email for nbgrader")
+    p.add_argument("--out", type=Path, default=RESULTS / "export", metavar="DIR",
+                   help="where the files go (default: .nbgrader/results/export)")
+    results_option(p)
+    release_options(p)
+
+
+def run(options, console, errors) -> int:
+    from ..export import FORMATS, RosterError, read_roster
+    course = course_of(options)
+    reports = read(options.results)
+    try:
+        roster = read_roster(options.roster)
+    except RosterError as error:
+        errors.print(f"autograder: {error}", markup=False, highlight=False, style="bold", soft_wrap=True)
+        return UNREADABLE
+    files = FORMATS[options.format](reports, course, roster)
+    for name, text in files.items():
+        path = options.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, text)
+    where = options.out / next(iter(files)) if len(files) == 1 else f"{len(files)} files in {options.out}"
+    console.print(f"written: {where}", markup=False, highlight=False, soft_wrap=True)
+    unknown = [r.student for r in reports if options.roster and r.student not in roster.rows]
+    if unknown:
+        errors.print(f"! not in the roster: {', '.join(unknown)}", markup=False, highlight=False, soft_wrap=True)
+    return OK

@@ -1,0 +1,154 @@
+"""Grades for others to read: each format as its reader wants it, the same numbers in all, and no formula anywhere."""
+import csv
+import io
+import json
+import logging
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+
+from autograder.__main__ import main
+from autograder.course import Course
+from autograder.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, read_roster
+from autograder.grade import Mark, Report
+from autograder.report import write
+
+from . import little_course as little
+
+EVIL = '=HYPERLINK("http://evil.example","张伟")'
+NOBODY = Roster({})
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("course")
+    (folder / little.UNIT).mkdir()
+    nbformat.write(little.notebook(), folder / little.UNIT / f"{little.NAME}.ipynb")
+    made = Course(str(folder), ("tests.autograder.little_course",))
+    _ = made.notebooks
+    return made
+
+
+def reports():
+    full = {n: Mark(float(p), p, "right", "All hidden trials passed.") for n, p in little.POINTS.items()}
+    secret = {"smallest failing case": "N = 5"}
+    half = full | {"90.1": Mark(0.0, 2, "wrong", "a\nb", secret, {"message": "seen", "got": "3"}),
+                   "90.4": Mark(0.5, 4, "wrong", "-1+cmd", secret, {})}
+    fault = full | {"90.2": Mark(None, 1, "broken", "oops")}
+    return [Report("ada", ["a"], "0", marks=full, seconds=1.5), Report(EVIL, ["b"], "1", marks=half, warnings=["@x"]),
+            Report("cut", ["c"], "2", "unreadable", warnings=["the file is cut off"]),
+            Report("dan", ["d"], "3", "fault", fault)]
+
+
+def rows(text):
+    return list(csv.reader(io.StringIO(text.removeprefix("\ufeff"))))
+
+
+@pytest.mark.parametrize("format", ["csv", "canvas", "nbgrader"])
+def test_nothing_that_a_student_wrote_is_a_formula(course, format):
+    (text,) = FORMATS[format](reports(), course, NOBODY).values()
+    cells = [cell for row in rows(text) for cell in row]
+    assert not any(c.lstrip().startswith(("=", "+", "-", "@")) for c in cells)
+    assert "'" + EVIL in cells
+    assert len({len(row) for row in rows(text)}) == 1
+
+
+def test_csv_has_a_row_for_each_mark_and_one_for_who_has_none(course):
+    head, *body = rows(FORMATS["csv"](reports(), course, NOBODY)["grades.csv"])
+    table = [dict(zip(head, row, strict=True)) for row in body]
+    assert len(table) == 4 * 3 + 1
+    assert [r["points"] for r in table[:4]] == ["2", "1", "3", "4"] and table[3]["exercise"] == "90.4"
+    assert (table[0]["unit"], table[0]["notebook"], table[0]["title"]) == (little.UNIT, little.NAME, "A loop")
+    assert table[4]["message"] == "a b" and table[8]["status"] == "unreadable" and table[8]["points"] == ""
+    assert table[10]["points"] == "" and table[10]["verdict"] == "broken"
+
+
+def test_canvas_finds_its_columns_its_points_and_its_students(course, tmp_path):
+    (text,) = FORMATS["canvas"](reports(), course, NOBODY).values()
+    head, most, *body = rows(text)
+    assert tuple(head) == (*CANVAS, little.UNIT) and not text.startswith("\ufeff")
+    assert most == ["    Points Possible", "", "", "", "", "10"]
+    assert [(r[0], r[3], r[5]) for r in body] == [("ada", "ada", "10"), ("'" + EVIL, "'" + EVIL, "4.5"),
+                                                  ("cut", "cut", ""), ("dan", "dan", "")]
+    roster = tmp_path / "roster.csv"  # Canvas's own export, with its row of points
+    roster.write_text('Student,ID,SIS User ID,SIS Login ID,Section,unit9 (7)\n    Points Possible,,,,,10\n'
+                      '"Lovelace, Ada",17,u17,ada,A-1,\n', encoding="utf-8-sig")
+    (text,) = FORMATS["canvas"](reports(), course, read_roster(roster)).values()
+    assert rows(text)[2] == ["Lovelace, Ada", "17", "u17", "ada", "A-1", "10"]
+
+
+def test_gradescope_gets_a_results_file_for_each_and_no_hidden_trial(course):
+    files = FORMATS["gradescope"](reports(), course, NOBODY)
+    assert len(files) == 4 and all(name.endswith("/results.json") for name in files)
+    ada, evil, cut, dan = map(json.loads, files.values())
+    assert [(t["number"], t["name"], t["score"], t["max_score"], t["visibility"]) for t in ada["tests"]][0] == (
+        "90.1", "A loop", 2.0, 2, "visible")
+    assert sum(t["score"] for t in evil["tests"]) == 4.5 and evil["execution_time"] == 0.0
+    assert "seen" in evil["tests"][0]["output"] and "got: 3" in evil["tests"][0]["output"]
+    assert "N = 5" not in json.dumps([ada, evil, cut, dan]) and "cmd" not in json.dumps(evil)
+    assert cut["visibility"] == "hidden" and "cut off" in cut["output"] and cut["score"] == 0
+    assert [t["number"] for t in dan["tests"]] == ["90.1", "90.3", "90.4"]  # what is not known is no 0
+    assert all(p["stdout_visibility"] == "hidden" for p in (ada, evil, cut, dan))
+
+
+@pytest.mark.classroom
+def test_nbgraders_own_export_says_the_same(course, tmp_path):
+    from nbgrader.plugins import CsvExportPlugin
+
+    from autograder.gradebook import opened
+    from autograder.gradebook import write as enter
+    known = [r for r in reports() if r.status == "graded" and r.student == "ada"]
+    known += [Report("bea", ["b"], "1", marks=reports()[1].marks)]
+    url = f"sqlite:///{tmp_path / 'gradebook.db'}"
+    enter(known, url, course)
+    plugin = CsvExportPlugin(to=str(tmp_path / "theirs.csv"))
+    plugin.log = logging.getLogger("test")
+    with opened(url) as gradebook:
+        plugin.export(gradebook)
+    theirs = rows((tmp_path / "theirs.csv").read_text())
+    ours = rows(FORMATS["nbgrader"](known, course, NOBODY)["nbgrader.csv"])
+    assert tuple(ours[0]) == NBGRADER and ours[0] == theirs[0]
+    assert sorted(ours[1:]) == sorted(theirs[1:]) and len(ours) == 3
+    assert [(r[3], r[7], r[10]) for r in ours[1:]] == [("ada", "10.0", "10.0"), ("bea", "4.5", "10.0")]
+
+
+def test_nbgraders_columns_leave_empty_what_is_not_known(course):
+    roster = Roster({"ada": {"last_name": "Lovelace", "email": "ada@example.org"}})
+    body = rows(FORMATS["nbgrader"](reports(), course, roster)["nbgrader.csv"])[1:]
+    found = {r[3]: r for r in body}
+    assert found["ada"][4:7] == ["Lovelace", "", "ada@example.org"] and found["ada"][9] == "10.0"
+    assert found["cut"][7:] == found["dan"][7:] == ["", "", "", "10.0"]
+
+
+@pytest.mark.parametrize("text, words", [
+    ("", "needs a column `student`"), ("name,ID\nada,1\n", "needs a column `student`"),
+    ("student,ID\nada,1\nada,2\n", "ada more than once"), (b"\xff\xfe\x00", "cannot be read"), (None, "cannot be read")])
+def test_a_roster_that_cannot_be_used_says_why(tmp_path, text, words):
+    path = tmp_path / "roster.csv"
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(RosterError, match=words):
+        read_roster(path)
+
+
+def test_the_command(course, tmp_path, capsys):
+    given = ["--release", course.release, "--checks", *course.checks, "--results", str(tmp_path / "results")]
+    assert main(["export", *given]) == 2
+    write(reports(), tmp_path / "results")
+    for name, file in {"csv": "grades.csv", "canvas": "canvas.csv", "nbgrader": "nbgrader.csv",
+                       "gradescope": "ada/results.json"}.items():
+        assert main(["export", "--format", name, "--out", str(tmp_path / "out"), *given]) == 0
+        written = (tmp_path / "out" / file).read_bytes()
+        assert main(["export", "--format", name, "--out", str(tmp_path / "out"), *given]) == 0
+        assert (tmp_path / "out" / file).read_bytes() == written  # the same each time
+    (tmp_path / "roster.csv").write_text("student,ID\nada,1\n")
+    capsys.readouterr()
+    assert main(["export", "--roster", str(tmp_path / "roster.csv"), "--out", str(tmp_path / "out"), *given]) == 0
+    assert "not in the roster" in capsys.readouterr().err
+    assert main(["export", "--roster", str(tmp_path / "none.csv"), *given]) == 2
+
+
+def test_a_name_is_one_folder(course):
+    twice = [SimpleNamespace(**vars(r)) for r in (reports()[0], reports()[0])]
+    assert list(FORMATS["gradescope"](twice, course, NOBODY)) == ["ada/results.json", "ada_/results.json"]
