@@ -17,6 +17,7 @@ from .commands import (
     FAULT,
     UNREADABLE,
     build,
+    doctor,
     export,
     feedback,
     grade,
@@ -30,6 +31,7 @@ from .report import ResultsError
 from .sandbox import SandboxError
 
 VERBS = (
+    doctor,
     build,
     selftest,
     validate,

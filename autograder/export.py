@@ -105,8 +105,8 @@ def as_gradescope(reports: list[Report], course: Course, roster: Roster) -> File
                   "output": said(m), "output_format": "text", "visibility": "visible",
                   "status": "passed" if m.verdict == "right" else "failed"}
                  for number, m in r.marks.items() if m.points is not None]
-        plain = {"output": "\n".join(map(clean, r.warnings)), "execution_time": r.seconds, "stdout_visibility": "hidden",
-                 "visibility": "visible", "tests": tests}
+        plain = {"output": "\n".join(map(clean, r.warnings)), "execution_time": r.seconds, "visibility": "visible",
+                 "stdout_visibility": "hidden", "tests": tests}
         if not tests:  # Gradescope wants a score, and nothing is known: it shows the text to the teacher alone
             plain |= {"score": 0.0, "visibility": "hidden", "output": f"not graded ({r.status}): {plain['output']}"}
         name = folder_name(r.student)

@@ -123,7 +123,8 @@ def test_nbgraders_columns_leave_empty_what_is_not_known(course):
 
 @pytest.mark.parametrize("text, words", [
     ("", "needs a column `student`"), ("name,ID\nada,1\n", "needs a column `student`"),
-    ("student,ID\nada,1\nada,2\n", "ada more than once"), (b"\xff\xfe\x00", "cannot be read"), (None, "cannot be read")])
+    ("student,ID\nada,1\nada,2\n", "ada more than once"), (b"\xff\xfe\x00", "cannot be read"),
+    (None, "cannot be read")])
 def test_a_roster_that_cannot_be_used_says_why(tmp_path, text, words):
     path = tmp_path / "roster.csv"
     if text is not None:

@@ -1,0 +1,113 @@
+"""doctor says what is missing and what to do about it; its first line and exit code say whether anything is."""
+import importlib.metadata
+import os
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from autograder import doctor
+from autograder.__main__ import main
+from autograder.course import ROOT, Course
+
+from . import little_course as little
+
+
+@pytest.fixture
+def course(tmp_path):
+    (tmp_path / little.UNIT).mkdir()
+    nbformat.write(little.notebook(), tmp_path / little.UNIT / f"{little.NAME}.ipynb")
+    return Course(str(tmp_path), ("tests.autograder.little_course",))
+
+
+@pytest.fixture
+def options(course):
+    return "--release", course.release, "--checks", *course.checks
+
+
+def lines(capsys):
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_learner_with_all_that_is_needed(options, capsys):
+    assert main(["doctor", "--student", *options]) == 0
+    first, *rest = lines(capsys)
+    assert first == "Ready to learn: yes."
+    assert any(line.startswith("✓ Python") for line in rest)
+    assert any("1 notebooks, 4 exercises, id " in line for line in rest)
+    assert not any("sandbox" in line for line in rest)
+
+
+def test_another_jax_is_named_with_the_way_out(options, capsys, monkeypatch):
+    have = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.9.1" if name == "jax" else have(name))
+    assert main(["doctor", "--student", *options]) == 1
+    first, *rest = lines(capsys)
+    assert first == "Ready to learn: no, 1 thing to mend."
+    assert any("jax 0.9.1 (==" in line for line in rest) and any("requirements.lock" in line for line in rest)
+
+
+def test_a_file_that_hides_a_package_is_named(options, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "numpy.py").write_text("1/0")
+    assert main(["doctor", "--student", *options]) == 1
+    assert any("numpy.py here is imported in place of" in line for line in lines(capsys))
+
+
+def test_without_bubblewrap_the_ways_out_are_named(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    (found,) = doctor._sandbox()
+    assert found.state == doctor.BAD and "not installed" in found.what and "apt install bubblewrap" in found.do
+
+
+def test_a_release_that_is_not_what_solutions_say_is_named(tmp_path):
+    if not (ROOT / "solutions").is_dir():
+        pytest.skip("no solutions here")
+    release = tmp_path / "notebooks"
+    shutil.copytree(ROOT / "notebooks", release)
+    (found,) = doctor._release(Course(str(release)))
+    assert found.state == doctor.GOOD
+    path = sorted(release.glob("*/*.ipynb"))[0]
+    path.write_text(path.read_text(encoding="utf-8").replace("# 1 ·", "# One ·"), encoding="utf-8")
+    (found,) = doctor._release(Course(str(release)))
+    assert found.state == doctor.BAD and path.name in found.what and found.do == "autograder build"
+
+
+@pytest.mark.parametrize("url, state, words", [
+    ("sqlite:////{}/none.db", doctor.NOTE, "not there yet"),
+    ("sqlite:////{}/junk.db", doctor.BAD, "not a database"), ("nonsense", doctor.BAD, "no address of a database"),
+    ("postgresql+psycopg://u:secret@127.0.0.1:1/x", doctor.BAD, "gradebook")])
+def test_a_gradebook_that_cannot_be_used(tmp_path, url, state, words):
+    (tmp_path / "junk.db").write_bytes(b"junk" * 1000)
+    (found,) = doctor._gradebook(url.format(str(tmp_path).lstrip("/")))
+    assert found.state == state and words in found.what and "secret" not in found.what + found.do
+
+
+def test_a_gradebook_that_cannot_be_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    (found,) = doctor._gradebook(f"sqlite:///{tmp_path}/none.db")
+    assert found.state == doctor.BAD and "not writable" in found.what and "db_url" in found.do
+
+
+def test_too_little_memory_and_disk(monkeypatch):
+    monkeypatch.setattr(doctor, "_available", lambda: 100 * 2**20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))
+    assert [f.state for f in doctor._room()] == [doctor.BAD] * 3
+
+
+def test_what_the_doctor_itself_cannot_do_is_the_graders_fault(options, capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "_packages", lambda lock: 1 / 0)
+    assert main(["doctor", "--student", *options]) == 3
+    assert any("ZeroDivisionError" in line for line in lines(capsys))
+    assert main(["doctor", "--release", "/nowhere"]) == 3
+
+
+def test_the_course_id_is_that_of_the_contents(course, tmp_path):
+    _ = course.notebooks
+    before = doctor.course_id(course)
+    path = next(Path(course.release).glob("*/*.ipynb"))
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))  # a checkout on Windows
+    assert doctor.course_id(course) == before
+    path.write_bytes(path.read_bytes().replace(b"Little", b"Large"))
+    assert doctor.course_id(course) != before
