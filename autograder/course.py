@@ -119,11 +119,12 @@ def _sources(module: str) -> list[Path]:
 
 
 def _hash(paths: Iterable[Path], base: Path | None = None) -> str:
-    """Of names, below `base` if it is given, and contents."""
+    """Of names, below `base` if it is given, and contents; Windows' line ends make no other course."""
     total = hashlib.sha256()
     for path in sorted(paths):
         name = path.relative_to(base).as_posix() if base else path.name
-        total.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+        content = path.read_bytes().replace(b"\r\n", b"\n")
+        total.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode())
     return total.hexdigest()[:16]
 
 
