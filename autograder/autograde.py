@@ -20,9 +20,10 @@ from traitlets import Bool, Float, Integer, List, Unicode
 
 from . import report as results
 from .course import ROOT, Course, Notebook
+from .exercise import EXERCISES
 from .grade import Report
 from .gradebook import enter_marks, opened
-from .shown import show
+from .shown import output, show
 from .transplant import Unreadable, collect, read_notebook, recognise
 
 
@@ -157,4 +158,17 @@ class SaveMarks(NbGraderPreprocessor):
             notebook = gradebook.find_submission_notebook(where["notebook"], where["assignment"], where["student"])
             enter_marks(notebook, released, report.marks)
             gradebook.db.commit()
+        return nb, resources
+
+
+class StudentView(NbGraderPreprocessor):
+    """An autograded notebook as its student may see it: nbgrader's feedback would show what hidden trials found."""
+
+    def preprocess(self, nb, resources):
+        report = Report.from_plain(nb.metadata.pop("autograder"))
+        marks = {EXERCISES[number].test_id: (number, mark) for number, mark in report.marks.items()}
+        for cell in nb.cells:
+            found = marks.get(cell.metadata.get("nbgrader", {}).get("grade_id"))
+            if found is not None and cell.cell_type == "code":
+                cell.outputs = [output(*found, for_student=True)]
         return nb, resources

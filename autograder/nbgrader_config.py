@@ -8,10 +8,11 @@ An instructor's own settings (a PostgreSQL db_url, say) go into ~/.jupyter/nbgra
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_config_dir
+from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader.converters import GenerateAssignment
-from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, ClearSolutions
+from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, ClearSolutions, GetGrades
 
-from autograder.autograde import GradeSubmission, SaveMarks, Submissions
+from autograder.autograde import GradeSubmission, SaveMarks, StudentView, Submissions
 from autograder.preprocessors import ClearHoles
 
 c = get_config()  # noqa: F821 (nbgrader puts it there)
@@ -33,6 +34,8 @@ c.GenerateAssignment.preprocessors = [ClearHoles if step is ClearSolutions else 
 c.Autograde.exporter_class = Submissions
 c.Autograde.sanitize_preprocessors = [GradeSubmission]
 c.Autograde.autograde_preprocessors = [SaveMarks, AssignLatePenalties, CheckCellMetadata]
+# In feedback for students nothing shows what hidden trials found.
+c.GenerateFeedback.preprocessors = [GetGrades, StudentView, CSSHTMLHeaderPreprocessor]
 
 c.Execute.timeout = 60  # seconds a cell, for the Validate button; the first one imports jax
 

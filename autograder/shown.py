@@ -57,27 +57,37 @@ def _extra(extra: dict[int, list[Any]], k: int) -> list[NotebookNode]:
     return found
 
 
-def output(number: str, mark: Mark) -> NotebookNode:
+def output(number: str, mark: Mark, **options) -> NotebookNode:
     """What stands below a test: a card for people; the points, as nbgrader reads them, as its plain text."""
-    return v4.new_output("execute_result", {"text/html": card(number, mark), "text/plain": repr(float(mark.points))},
-                         execution_count=None)
+    data = {"text/html": card(number, mark, **options), "text/plain": repr(float(mark.points))}
+    return v4.new_output("execute_result", data, execution_count=None)
 
 
-def card(number: str, mark: Mark) -> str:
+def card(number: str, mark: Mark, for_student: bool = False) -> str:
+    """What was found, in HTML. `for_student`: without what only the hidden trials show."""
     e = html.escape
     title = EXERCISES[number].title if number in EXERCISES else ""
+    message, details = _told(mark) if for_student else (mark.message, mark.details)
     parts = [f'<div style="font-weight:600">{SIGNS[mark.verdict]} Exercise {e(number)}{" · " * bool(title)}{e(title)}: '
              f"{WORDS[mark.verdict]} ({mark.points:g} of {mark.max_points:g} points)</div>"]
-    if mark.message:
-        parts.append(f'<div style="white-space:pre-wrap">{e(mark.message)}</div>')
-    for label, text in mark.details.items():
+    if message:
+        parts.append(f'<div style="white-space:pre-wrap">{e(message)}</div>')
+    for label, text in details.items():
         if text and "\n" in text:
             parts.append(f"<div>{e(label)}:</div><pre>{e(text)}</pre>")
-        elif text:
+        elif text and label != "timeline":
             parts.append(f"<div>{e(label)}: {e(text)}</div>")
     style = f"padding:4px 12px;border-left:4px solid {COLOURS.get(mark.verdict, '#8a8a8a')}"
     return (f'<div class="pl-mark" data-exercise="{e(number)}" data-verdict="{e(mark.verdict)}" style="{style}">'
             + "".join(parts) + "</div>")
+
+
+def _told(mark: Mark) -> tuple[str, dict[str, str]]:
+    if mark.visible:
+        return mark.visible.get("message", ""), {k: v for k, v in mark.visible.items() if k != "message"}
+    if mark.visible == {}:
+        return "It passes the notebook's own check, but not on other sizes or other numbers.", {}
+    return mark.message if mark.verdict != "wrong" else "", {}
 
 
 def write(submission: Submission, report: Report, course: Course, folder: Path) -> None:

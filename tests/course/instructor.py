@@ -55,18 +55,16 @@ SUBMISSIONS = {
 @dataclass
 class Instructor:
     root: Path
+    url: str = ""
 
     def __post_init__(self):
+        self.url = self.url or f"sqlite:///{self.root}/.nbgrader/gradebook.db"
         for step in ("notebooks", ".nbgrader/source"):
             put(self.root / step / little.UNIT / f"{little.NAME}.ipynb", little.notebook())
         (self.root / "config").mkdir()
         (self.root / "config" / "nbgrader_config.py").write_text(
             f"c.CourseDirectory.root = {str(self.root)!r}\nc.CourseDirectory.db_url = {self.url!r}\n"
             f"c.Submissions.checks = [{CHECKS!r}]\nc.Submissions.timeout = 2.0\n")
-
-    @property
-    def url(self) -> str:
-        return f"sqlite:///{self.root}/.nbgrader/gradebook.db"
 
     @property
     def submitted(self) -> Path:
