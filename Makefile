@@ -5,13 +5,16 @@ export PYTHON VENV
 RUN = @sh tools/bootstrap.sh run
 
 .DEFAULT_GOAL = help
-.PHONY: help lab test build check bench lock
+.PHONY: help lab formgrader test build check bench lock
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile
 
 lab:  ## set everything up and open JupyterLab at the first notebook
 	@sh tools/bootstrap.sh lab $(ARGS)
+
+formgrader:  ## for instructors: JupyterLab on the whole course, with nbgrader's Formgrader
+	@sh tools/bootstrap.sh formgrader $(ARGS)
 
 test:  ## set everything up and run the tests
 	$(RUN) pytest $(ARGS)

@@ -1,6 +1,7 @@
 """Make the virtual environment and run something in it. Called through bootstrap.sh; standard library only.
 
     bootstrap.py lab [jupyterlab arguments]     set up, fill work/, open JupyterLab at the first notebook
+    bootstrap.py formgrader [the same]          set up, open JupyterLab on the whole course, with nbgrader's Formgrader
     bootstrap.py run MODULE [arguments]         set up, then python -m MODULE
 
 Every step can be interrupted and run again. .venv/course-stamp says how far an earlier run came: absent (nothing of
@@ -247,29 +248,42 @@ def lab(venv: Path, arguments: list[str]) -> None:
         subprocess.run([venv / "bin/python", "-m", "autograder", "build"], cwd=ROOT, env=environment(venv), check=True)
     work.mkdir(exist_ok=True)
     say(f"Your own copy of the notebooks is {work} ({fill(notebooks, work)} files new, the others as you left them)")
-    options = ["--log-level=ERROR", f"--ServerApp.root_dir={work}"]
+    options = []
     if first := min((path.relative_to(notebooks).as_posix() for path in notebooks.rglob("*.ipynb")), default=""):
         options.append("--LabApp.default_url=/lab/tree/" + quote(first))
+    jupyterlab(venv, work, [*options, *arguments])
+
+
+def formgrader(venv: Path, arguments: list[str]) -> None:
+    # Settings that come before the learners', which hide what only instructors have a use for.
+    config = filter(None, [str(ROOT / "autograder/instructor"), str(ROOT / "autograder"),
+                           os.environ.get("JUPYTER_CONFIG_PATH")])
+    say("Formgrader is in JupyterLab's menu Nbgrader, and at /formgrader/manage_assignments behind the address below.")
+    jupyterlab(venv, ROOT, arguments, JUPYTER_CONFIG_PATH=os.pathsep.join(config))
+
+
+def jupyterlab(venv: Path, root: Path, arguments: list[str], **variables: str) -> None:
+    options = ["--log-level=ERROR", f"--ServerApp.root_dir={root}"]
     if headless():
         options.append("--no-browser")
         say("No display here: open the address below in a browser.")
     if os.geteuid() == 0:
         options.append("--allow-root")
     say("Starting JupyterLab; Ctrl-C ends it.")
-    start(venv, ["jupyterlab", *options, *arguments])
+    start(venv, ["jupyterlab", *options, *arguments], **variables)
 
 
-def start(venv: Path, arguments: list[str]) -> None:
+def start(venv: Path, arguments: list[str], **variables: str) -> None:
     """Become the program, so that signals and the exit status are its own."""
     os.chdir(ROOT)
-    os.execve(venv / "bin/python", ["python", "-m", *arguments], environment(venv))
+    os.execve(venv / "bin/python", ["python", "-m", *arguments], environment(venv) | variables)
 
 
 def main(arguments: list[str]) -> int:
     venv = Path(os.path.abspath(ROOT / os.path.expanduser(os.environ.get("VENV") or ".venv")))
     try:
         ensure(venv)
-        {"lab": lab, "run": start}[arguments[0]](venv, arguments[1:])
+        {"lab": lab, "formgrader": formgrader, "run": start}[arguments[0]](venv, arguments[1:])
     except Stop as stop:
         message = str(stop)
     except KeyboardInterrupt:

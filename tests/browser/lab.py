@@ -34,8 +34,11 @@ def write_notebook(path: Path, cells: list[str]) -> int:
 
 
 @contextlib.contextmanager
-def server(root: Path, home: Path, theme: str):
-    """Yields the address of a JupyterLab on `root`. Settings, kernels' files and history stay in `home`."""
+def server(root: Path, home: Path, theme: str, *configs: Path):
+    """Yields the address of a JupyterLab on `root`. Settings, kernels' files and history stay in `home`.
+
+    `configs`: folders of settings that come before those that everybody has.
+    """
     settings = home / "settings/@jupyterlab/apputils-extension/themes.jupyterlab-settings"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps({"theme": f"JupyterLab {theme}"}))
@@ -43,7 +46,7 @@ def server(root: Path, home: Path, theme: str):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     token, log = secrets.token_hex(16), home / "server.log"
-    config = filter(None, [str(ROOT / "autograder"), os.environ.get("JUPYTER_CONFIG_PATH")])
+    config = filter(None, [*map(str, configs), str(ROOT / "autograder"), os.environ.get("JUPYTER_CONFIG_PATH")])
     environment = os.environ | {
         "JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1", "JUPYTER_CONFIG_PATH": os.pathsep.join(config),
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"), "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),

@@ -7,12 +7,15 @@ import sqlite3
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder import gradebook, report
+from autograder import course as courses
+from autograder import gradebook, report, shown
 from autograder.__main__ import main
+from autograder.autograde import StudentView
 from autograder.course import Course
+from autograder.grade import Mark, Report
 from tests.autograder import little_course as little
 
-from .instructor import CHECKS, SUBMISSIONS, Instructor
+from .instructor import CHECKS, RIGHT, SUBMISSIONS, Instructor
 
 pytestmark = pytest.mark.classroom
 TESTS = ["test-90-1", "test-90-2", "test-90-3", "test-90-4"]
@@ -212,6 +215,21 @@ def test_formgrader_has_our_notebook_with_the_answers_and_our_results(graded, au
         assert "os._exit(1)" in cells["ex-90-1"].source
         assert "<script>" not in "".join(c.source for c in cells.values() if c.cell_type == "markdown")
         assert "not in the notebook" in next(c for c in course.shown("deleted").cells if c.id == "ex-90-3").source
+
+
+@pytest.mark.parametrize("visible, told", [
+    ({"message": "Wrong for 2.", "case": "N = 2"}, ["Wrong for 2.", "N = 2"]),
+    ({}, ["It passes the notebook", "but not on other sizes"]),
+    (None, ["Exercise 90.1 · A loop: wrong"]),
+])
+def test_a_student_sees_nothing_of_hidden_trials_in_nbgraders_feedback(visible, told):
+    mark = Mark(0.0, 2.0, "wrong", "Wrong for 7919.", {"case": "N = 7919"}, visible)
+    made = Report("ann", ["a.ipynb"], "", marks={"90.1": mark})
+    released = courses.Notebook(little.UNIT, little.NAME, tuple(little.notebook().cells), {
+        "test-90-1": courses.Test("90.1", "loop", "", 2.0, "ex-90-1")})
+    notebook = shown.show(released, little.notebook(RIGHT), made)
+    card = StudentView().preprocess(notebook, {})[0].cells[4].outputs[0].data["text/html"]
+    assert all(words in card for words in told) and "7919" not in str(notebook) and "points" not in card
 
 
 def test_without_a_sandbox_nbgrader_gives_no_mark_and_says_why(tmp_path):
