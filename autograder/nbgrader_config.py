@@ -12,9 +12,7 @@ from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader.converters import GenerateAssignment
 from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, ClearSolutions, GetGrades
 
-from autograder.autograde import GradeSubmission, SaveMarks, StudentView, Submissions
-from autograder.preprocessors import ClearHoles
-
+# Ours are given by name: each JupyterLab reads this file when it starts, and importing them takes seconds.
 c = get_config()  # noqa: F821 (nbgrader puts it there)
 
 root = Path(__file__).resolve().parents[1]
@@ -28,14 +26,14 @@ c.CourseDirectory.solution_directory = ".nbgrader/solution"
 c.CourseDirectory.source_with_tests_directory = ".nbgrader/source_with_tests"
 c.CourseDirectory.db_url = f"sqlite:///{root / '.nbgrader' / 'gradebook.db'}"
 
-c.GenerateAssignment.preprocessors = [ClearHoles if step is ClearSolutions else step
+c.GenerateAssignment.preprocessors = ["autograder.preprocessors.ClearHoles" if step is ClearSolutions else step
                                       for step in GenerateAssignment.preprocessors.default()]
 # Formgrader's button and `nbgrader autograde` grade as `autograder grade` does: in the sandbox, with the same marks.
-c.Autograde.exporter_class = Submissions
-c.Autograde.sanitize_preprocessors = [GradeSubmission]
-c.Autograde.autograde_preprocessors = [SaveMarks, AssignLatePenalties, CheckCellMetadata]
+c.Autograde.exporter_class = "autograder.autograde.Submissions"
+c.Autograde.sanitize_preprocessors = ["autograder.autograde.GradeSubmission"]
+c.Autograde.autograde_preprocessors = ["autograder.autograde.SaveMarks", AssignLatePenalties, CheckCellMetadata]
 # In feedback for students nothing shows what hidden trials found.
-c.GenerateFeedback.preprocessors = [GetGrades, StudentView, CSSHTMLHeaderPreprocessor]
+c.GenerateFeedback.preprocessors = [GetGrades, "autograder.autograde.StudentView", CSSHTMLHeaderPreprocessor]
 
 c.Execute.timeout = 60  # seconds a cell, for the Validate button; the first one imports jax
 

@@ -6,6 +6,7 @@ import base64
 import html
 import io
 import json
+import os
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,6 +88,8 @@ class Result:
         """HTML for the reader. The plain text is the mark alone: nbgrader reads it as the score of the cell."""
         if _in_terminal():
             return None  # IPython then shows repr
+        if "NBGRADER_VALIDATING" in os.environ and self.verdict != "right":
+            print(self, file=sys.stderr)  # what the Validate button shows; without it, "Partial credit" for anything
         return {"text/html": self.html(), "text/plain": f"{float(self.points)}"}
 
     def html(self) -> str:

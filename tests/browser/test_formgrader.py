@@ -147,7 +147,7 @@ def test_formgrader_from_release_to_feedback_and_the_validate_button(desk):
     page.shot("6-feedback")
 
     # The Validate button.
-    for name, words in (("untouched", "4"), ("answered", "Success")):
+    for name, words in (("untouched", "Exercise 90.1 · A loop: not done yet"), ("answered", "Success")):
         notebook = copy.copy(page)
         notebook.open(page.address_of(f"work/{name}.ipynb"), 11)
         next(b for b in page.all(".jp-NotebookPanel-toolbar jp-button, .jp-NotebookPanel-toolbar button")
