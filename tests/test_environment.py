@@ -1,7 +1,9 @@
 """pyproject.toml, requirements.lock and environment.yml say the same, and tools/bootstrap.py does what it promises."""
 
+import functools
 import importlib.metadata
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -48,7 +50,8 @@ def test_the_lock_only_pins():
 
 
 def test_the_heavy_extras_stay_out_of_the_lock():
-    heavy = {canonicalize_name(Requirement(r).name) for extra in ("tpu", "gpu", "cluster") for r in EXTRAS[extra]}
+    heavy = {canonicalize_name(Requirement(r).name) for extra in ("tpu", "gpu", "cluster", "postgres")
+             for r in EXTRAS[extra]}
     installed_anyway = {"absl-py"} & set(pins("3.11.2"))
     assert not (heavy - installed_anyway) & {canonicalize_name(r.name) for r in LOCK}
 
@@ -124,6 +127,21 @@ def test_each_failure_says_what_to_do(bootstrap, tmp_path, output, advice):
     message = bootstrap.explain(output, tmp_path / "no" / "such" / ".venv")
     assert advice in message
     assert "run the same command again" in message
+
+
+def test_formgrader_is_there_for_instructors_alone(bootstrap, tmp_path, monkeypatch):
+    started = {}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bootstrap.os, "execve", lambda _, words, env: started.update(words=words, env=env))
+    monkeypatch.delenv("JUPYTER_CONFIG_PATH", raising=False)
+    learner = functools.partial(bootstrap.jupyterlab, tmp_path, ROOT / "work")
+    for start, hidden in ((learner, [True]), (functools.partial(bootstrap.formgrader, tmp_path), [False, True])):
+        start(["--port=1"])
+        # The first folder wins where two say something of the same extension.
+        folders = [Path(p, "labconfig", "page_config.json") for p in started["env"]["JUPYTER_CONFIG_PATH"].split(":")]
+        said = [json.loads(p.read_text())["disabledExtensions"]["@jupyter/nbgrader:formgrader"] for p in folders]
+        assert said == hidden
+    assert f"--ServerApp.root_dir={ROOT}" in started["words"] and "--port=1" in started["words"]
 
 
 def test_a_learners_file_is_never_overwritten(bootstrap, tmp_path):
