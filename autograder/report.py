@@ -20,6 +20,7 @@ from .exercise import EXERCISES
 from .grade import Mark, Report, clean
 
 VERSION = 1  # of results.json
+MOST_ROWS = 500  # of a table; nobody reads more, and a terminal takes minutes to be given thousands
 SIGNS = {"right": "✓", "wrong": "✗", "error": "✗", "not done": "…", "missing": "–", "broken": "!"}
 
 
@@ -62,8 +63,12 @@ def note(report: Report) -> str:
 def table(reports: list[Report], width: int = 200) -> Table:
     """What is shown at the end: a row a submission. The files have all marks.
 
-    A column for each exercise where there is room, else for each chapter, else totals only.
+    A column for each exercise where there is room, else for each chapter, else totals only. Of very many submissions
+    only those that need a look.
     """
+    left_out = len(reports) - MOST_ROWS
+    if left_out > 0:
+        reports = sorted(reports, key=lambda r: r.status == "graded")[:MOST_ROWS]  # a stable sort
     numbers = exercises_of(reports)
     name = max((len(r.student) for r in reports), default=7)
     chapters = list(dict.fromkeys(n.partition(".")[0] for n in numbers))
@@ -88,6 +93,9 @@ def table(reports: list[Report], width: int = 200) -> Table:
         text = note(r)
         shown.add_row(escape(clean(r.student)), *cells, total, f"{r.seconds:.1f}",
                       escape(text if len(text) < 200 else text[:200] + " …"))
+    if left_out > 0:
+        shown.caption = f"{left_out} more, all graded, are in results.csv" if all(
+            r.status == "graded" for r in reports[-1:]) else f"{left_out} more are in results.csv"
     return shown
 
 
@@ -98,13 +106,13 @@ def _sum(marks: list) -> str:
 
 
 def write(reports: Iterable[Report], folder: Path) -> tuple[Path, Path]:
-    """Writes results.json and results.csv. Holds one whole report at a time."""
+    """Writes results.json, a submission a line, and results.csv. Holds one whole report at a time."""
     folder.mkdir(parents=True, exist_ok=True)
     light = []
     with replacing(folder / "results.json") as file:
         file.write(f'{{"version": {VERSION},\n"submissions": [')
         for report in reports:
-            file.write(",\n" * bool(light) + json.dumps(report.to_plain(), indent=1, ensure_ascii=False))
+            file.write(",\n" * bool(light) + json.dumps(report.to_plain(), ensure_ascii=False))
             light.append(slim(report))
         file.write("]}\n")
     numbers = exercises_of(light)

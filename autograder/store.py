@@ -41,7 +41,7 @@ class Store:
         return self.folder / "submissions" / f"{key}.json"
 
     def save(self, key: str, report: Report) -> None:
-        write_atomic(self.path(key), json.dumps(report.to_plain(), indent=1, ensure_ascii=False) + "\n")
+        write_atomic(self.path(key), json.dumps(report.to_plain(), ensure_ascii=False) + "\n")
 
     def load(self, key: str) -> Report | None:
         """What is known under a key; None if nothing is, or if it is damaged, which is noted."""

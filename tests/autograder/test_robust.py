@@ -4,7 +4,7 @@ import pytest
 from autograder.exercise import load
 from autograder.grade import Mark, Report
 from autograder.inside import wire
-from autograder.report import table
+from autograder.report import MOST_ROWS, table
 
 
 @pytest.mark.parametrize("data", [10**400, {"t": [1, -(2**63)]}, [[2**63]], {"d": [["k", 10**30]]}])
@@ -23,3 +23,11 @@ def test_a_narrow_terminal_shows_totals_a_wider_one_chapters_and_the_widest_ever
     in_3 = 2 * sum(n.startswith("3.") for n in marks)
     assert chapters["ch 3"] == f"{in_3 - 2}/{in_3}" and chapters["ch 5"].startswith("?/") and len(chapters) >= 11
     assert len(table(reports, 1000).columns) == 4 + len(marks) > 10
+
+
+def test_of_very_many_submissions_the_table_has_those_that_need_a_look_and_says_where_the_others_are():
+    reports = [Report(f"s{i}", [], "", "fault" if i == 600 else "graded") for i in range(MOST_ROWS + 200)]
+    shown = table(reports, 80)
+    assert next(iter(shown.columns[0].cells)) == "s600" and shown.row_count == MOST_ROWS
+    assert shown.caption == "200 more, all graded, are in results.csv"
+    assert table(reports[:9], 80).caption is None
