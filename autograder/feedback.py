@@ -31,11 +31,12 @@ FAULT = "This could not be checked. It is the grader's fault, not yours, and it 
 
 
 def write_pages(reports: list[Report], course: Course, folder: Path, reveal: bool = False,
-                by_notebook: bool = False) -> list[Path]:
+                submitted: Path | None = None) -> list[Path]:
     """Writes <folder>/<student>/<unit>/feedback.html for each; returns the files.
 
-    `by_notebook`: a page for each notebook, named after it, as nbgrader's release_feedback wants them. Of a submission
-    that could not be read no unit is known: <student>/feedback.html.
+    `submitted`: make a page for each notebook, named after it, as nbgrader's release_feedback wants them, and put
+    beside it what nbgrader's exchange keeps with a submission in that folder. Of a submission that could not be read no
+    unit is known: <student>/feedback.html.
     """
     written, names = [], set()
     for report in reports:
@@ -44,12 +45,22 @@ def write_pages(reports: list[Report], course: Course, folder: Path, reveal: boo
             name += "_"
         names.add(name)
         for unit, notebooks in units_of(report, course).items():
-            pages = [(n.name, [n]) for n in notebooks] if by_notebook and notebooks else [("feedback", notebooks)]
+            pages = [(n.name, [n]) for n in notebooks] if submitted and notebooks else [("feedback", notebooks)]
+            if submitted and unit:
+                _keep(submitted / report.student / unit, folder / name / unit)
             for file, shown in pages:
                 path = folder / name / unit / f"{file}.html"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 written.append(write_atomic(path, page(report, course, shown, reveal)))
     return written
+
+
+def _keep(handed_in: Path, folder: Path) -> None:
+    """Copies what tells nbgrader's exchange whose feedback it is, and for which time of handing in."""
+    for file in ("timestamp.txt", "submission_secret.txt"):
+        if (handed_in / file).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / file, (handed_in / file).read_text(encoding="utf-8"))
 
 
 def units_of(report: Report, course: Course) -> dict[str, list[Notebook]]:

@@ -13,19 +13,22 @@ def add(commands) -> None:
                 "Hidden trials are not shown: a page says what the notebook's own check says of the same answer.", run,
                 """
   autograder feedback                  .nbgrader/feedback/<student>/<unit>/feedback.html, from the last grading
-  autograder feedback --by-notebook    one page a notebook, as `nbgrader release_feedback` wants them
+  autograder feedback --by-notebook    one page a notebook, for `nbgrader release_feedback`
   autograder feedback --reveal         with what happened in the hidden trials, once they may be known""")
     results_option(p)
     p.add_argument("--out", type=Path, default=ROOT / ".nbgrader" / "feedback", metavar="DIR",
                    help="where the pages go (default: .nbgrader/feedback)")
     p.add_argument("--reveal", action="store_true", help="show the hidden trials too")
     p.add_argument("--by-notebook", action="store_true", help="a page for each notebook, named after it")
+    p.add_argument("--submitted", type=Path, default=ROOT / ".nbgrader" / "submitted", metavar="DIR",
+                   help="for --by-notebook: where nbgrader collected the work (default: .nbgrader/submitted)")
     release_options(p)
 
 
 def run(options, console, errors) -> int:
     from ..feedback import write_pages
     course = course_of(options)
-    written = write_pages(read(options.results), course, options.out, options.reveal, options.by_notebook)
+    submitted = options.submitted if options.by_notebook else None
+    written = write_pages(read(options.results), course, options.out, options.reveal, submitted)
     console.print(f"{len(written)} pages in {options.out}", markup=False, highlight=False, soft_wrap=True)
     return OK

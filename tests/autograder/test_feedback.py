@@ -146,8 +146,31 @@ def test_where_the_pages_lie(course, tmp_path):
     ann, file = report("张伟", marks=marks()), f"{little.UNIT}/feedback.html"
     assert lie([ann, report(".."), report("a/../b", marks=marks()), ann]) == [
         f"张伟/{file}", "_../feedback.html", f"a_.._b/{file}", f"张伟_/{file}"]
-    assert lie([ann], by_notebook=True) == [f"张伟/{little.UNIT}/{little.NAME}.html"]  # nbgrader's names
+    assert lie([ann], submitted=tmp_path) == [f"张伟/{little.UNIT}/{little.NAME}.html"]  # nbgrader's names
     assert folder_name("") == "_"
+
+
+@pytest.mark.classroom
+def test_nbgraders_exchange_releases_the_pages(course, tmp_path):
+    from nbgrader.coursedir import CourseDirectory
+    from nbgrader.exchange.default import ExchangeReleaseFeedback
+    from nbgrader.utils import notebook_hash
+    from traitlets.config import Config
+    handed_in = tmp_path / "submitted" / "ada" / little.UNIT
+    handed_in.mkdir(parents=True)
+    (handed_in / "timestamp.txt").write_text("2026-01-01 10:00:00 UTC")
+    (handed_in / "submission_secret.txt").write_text("secret")
+    write_pages([report(marks=marks())], course, tmp_path / "feedback", submitted=tmp_path / "submitted")
+    config = Config()
+    config.CourseDirectory.root, config.CourseDirectory.feedback_directory = str(tmp_path), "feedback"
+    config.CourseDirectory.course_id, config.CourseDirectory.assignment_id = "pallas", little.UNIT
+    config.Exchange.root = str(tmp_path / "exchange")
+    (tmp_path / "exchange").mkdir(mode=0o777)
+    (tmp_path / "exchange").chmod(0o777)
+    ExchangeReleaseFeedback(coursedir=CourseDirectory(config=config), config=config).start()
+    name = notebook_hash(secret="secret", notebook_id=little.NAME)
+    released = tmp_path / "exchange" / "pallas" / "feedback" / f"{name}.html"
+    assert "10 of 10 points" in released.read_text(encoding="utf-8")
 
 
 def test_the_command(course, tmp_path, capsys):
