@@ -124,17 +124,11 @@ class View:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class NoView:
-    """Stands where a view will be, while the loop still has a hole in it, or cannot be recorded."""
+class NoView(str):
+    """Stands where a view will be, while the loop still has a hole in it, or cannot be recorded: it says why."""
 
-    why: str
-
-    def __str__(self) -> str:
-        return self.why
-
-    __repr__ = __str__
-    verdict = property(__str__, doc="Where a view says whether the schedule is race-free, this says why there is none.")
+    __repr__ = str.__str__
+    verdict = property(str.__str__, doc="Where a view says whether the schedule is race-free, this says why none is.")
 
 
 def show(what: Schedule | Callable, steps: int = 4, *, depth: int = 2, machine: Machine = TOY,

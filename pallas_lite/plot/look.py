@@ -8,6 +8,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgba
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
+from ..schedule import Schedule
+from ..verify import Hazard
+
 # Blocks are coloured by visit, in turn. Neighbours differ by lightness too, which print in grey keeps, and colour-blind
 # readers see four colours; dark letters can be read on each (tests/unit/test_look.py measures it).
 PALETTE = BLUE, AMBER, RUST, MINT = "#56B4E9", "#FFCF5C", "#D0693A", "#DDF0DC"
@@ -67,6 +70,12 @@ def shown_steps(steps: int, most: int | None, marked: Iterable[int] = ()) -> lis
     keep |= {t for m in marked for t in range(max(m - 1, 0), min(m + 2, steps))}
     firsts, lasts = ([t for t in sorted(keep) if t + way not in keep] for way in (-1, 1))
     return [range(a, b + 1) for a, b in zip(firsts, lasts, strict=True)]
+
+
+def folded(schedule: Schedule, edges, most: int | None, hazards: list[Hazard]) -> "Fold":
+    """The axis of a schedule's steps, which begin and end at these edges: whole, or without its middle."""
+    marked = [schedule[h.events[-1]].step for h in hazards[:1] if h.events]
+    return Fold(edges, shown_steps(len(edges) - 1, most, marked))
 
 
 class Fold:

@@ -45,7 +45,10 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
     ax.set(xscale="log", yscale="log", xlim=(left, right))
     ax.set_ylim(min(left * slope, *(y for _, y, *_ in dots.values()), math.inf) / 2, max(corners.values()) * slope * 4)
     ax.plot([left, max(corners.values())], [left * slope, max(corners.values()) * slope], color=ink.strong, lw=2)
-    for (unit, rate), dtypes in _alike(machine, roofs).items():
+    alike = {}  # roofs that lie on each other have one line and one name
+    for unit, dtype in roofs:
+        alike.setdefault((unit, machine.rate(unit, dtype)), []).append(dtype)
+    for (unit, rate), dtypes in alike.items():
         corner, color = rate / slope, COLORS[unit][ink.dark]
         ax.plot([corner, right], [rate, rate], color=color, lw=2)
         ax.vlines(corner, ax.get_ylim()[0], rate, color=color, lw=0.8, linestyles=":")
@@ -65,14 +68,6 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
     ax.set_ylabel("operations per second", fontsize=9)
     ax.set_title(title if title is not None else f"{machine.name}: roofline, modelled", fontsize=10, loc="left")
     return ax
-
-
-def _alike(machine: Machine, roofs) -> dict[tuple[str, float], list[str]]:
-    """Roofs that lie on each other: (unit, operations per second) -> dtypes."""
-    found = {}
-    for unit, dtype in roofs:
-        found.setdefault((unit, machine.rate(unit, dtype)), []).append(dtype)
-    return found
 
 
 def _dot(name: str, kernel: Kernel, machine: Machine, slope: float) -> tuple[float, float, float, list]:

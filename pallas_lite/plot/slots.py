@@ -12,8 +12,8 @@ from ..errors import SpecError, expect
 from ..schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Schedule
 from ..timeline import Timeline, unit_of
 from ..verify import Hazard
-from .look import ON_COLOUR, PALETTE, Fold, box, ink_of, label, letters, shown_steps
-from .timeline import folded
+from .look import ON_COLOUR, PALETTE, Fold, box, folded, ink_of, label, letters
+from .timeline import edges
 
 # state -> what the legend says, hatch, colour of the box (None: the page's; in use: one for each visit). Grey print
 # tells them by hatch.
@@ -122,7 +122,8 @@ def plot_slots(what: Schedule | Timeline, operand: str | None = None, ax: Axes |
     timed = isinstance(what, Timeline)
     schedule, segments = what.schedule if timed else what, occupancy(what, operand)
     unit, name = unit_of(what.total) if timed else (1, "step")
-    at = _axis(what, window, fold, hazards, unit)
+    at = (Fold([end / unit for end in window], [range(1)]) if window else
+          folded(schedule, edges(what, unit) if timed else range(what.steps + 1), fold, hazards))
     rows = list(dict.fromkeys((s.operand, s.slot) for s in segments))
     if ax is None:
         ax = Figure(figsize=(9, 1.1 + 0.5 * len(rows)), layout="constrained").add_subplot()
@@ -158,16 +159,6 @@ def plot_slots(what: Schedule | Timeline, operand: str | None = None, ax: Axes |
     ax.set_title(title if title is not None else f"{schedule.name}: what is in each slot", fontsize=10, loc="left",
                  pad=24)
     return ax
-
-
-def _axis(what: Schedule | Timeline, window, most: int | None, hazards, unit: float) -> Fold:
-    """Steps or time, whole or a window of it, or with its middle left out."""
-    if window:
-        return Fold([end / unit for end in window], [range(1)])
-    if isinstance(what, Timeline):
-        return folded(what, most, hazards, unit)
-    marked = [what[h.events[-1]].step for h in hazards[:1] if h.events]
-    return Fold(range(what.steps + 1), shown_steps(what.steps, most, marked))
 
 
 def _boxes(ax, schedule, frames, ink, noted):

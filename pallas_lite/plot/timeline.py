@@ -9,7 +9,7 @@ from ..errors import expect
 from ..schedule import CODE, IN_START, IN_WAIT, OUT_START, OUT_WAIT, Schedule
 from ..timeline import CORE, LANES, Timeline, unit_of
 from ..verify import Hazard
-from .look import BUBBLE, PALETTE, Fold, Ink, box, ink_of, label, letters, shown_steps
+from .look import BUBBLE, PALETTE, Fold, Ink, box, folded, ink_of, label, letters
 
 KEY = "colour: visit · hatched: bubble · tick: wait"  # what newcomers need to read the picture
 
@@ -35,7 +35,8 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     if steps is not None and spans:
         first, last = min(s.start for s in spans), max(s.end for s in spans)
     unit, name = unit_of(timeline.total if fold else last)
-    at = folded(timeline, fold, hazards, unit) if fold else Fold((first / unit, (last or unit) / unit), [range(1)])
+    at = (folded(schedule, edges(timeline, unit), fold, hazards) if fold else
+          Fold((first / unit, (last or unit) / unit), [range(1)]))
     if at.left_out:
         spans = [s for s in spans if not at.hides(s.start / unit, max(s.end, s.start + 1e-12) / unit)]
     ax.set_xlim(at.places[0], at.places[-1] + 0.005 * (at.places[-1] - at.places[0]))
@@ -87,11 +88,9 @@ def height(lane: str) -> int:
     return len(LANES) - 1 - LANES.index(lane)
 
 
-def folded(timeline: Timeline, most: int | None, hazards, unit: float) -> Fold:
-    """The time axis, in units: whole, or a part for each stretch of steps on show."""
-    marked = [timeline.schedule[h.events[-1]].step for h in hazards[:1] if h.events]
-    edges = np.array([0.0, *timeline.runs[1:], timeline.total or unit]) / unit
-    return Fold(edges.tolist(), shown_steps(max(timeline.schedule.steps, 1), most, marked))
+def edges(t: Timeline, unit: float) -> list[float]:
+    """Where each step begins, and the last one ends, in units; fill and drain belong to the first and the last."""
+    return [0.0, *(t.runs[1:] / unit).tolist(), (t.total or unit) / unit]
 
 
 def _phases(timeline: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, shaded: bool) -> None:
