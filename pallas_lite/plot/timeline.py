@@ -37,7 +37,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     unit, name = unit_of(timeline.total if fold else last)
     at = (folded(schedule, edges(timeline, unit), fold, hazards) if fold else
           Fold((first / unit, (last or unit) / unit), [range(1)]))
-    if at.left_out:
+    if at.left_out or last < timeline.total:
         spans = [s for s in spans if not at.hides(s.start / unit, max(s.end, s.start + 1e-12) / unit)]
     ax.set_xlim(at.places[0], at.places[-1] + 0.005 * (at.places[-1] - at.places[0]))
     ax.set_ylim(-0.6, len(LANES) - 0.25)
