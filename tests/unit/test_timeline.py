@@ -216,6 +216,7 @@ def test_a_time_axis_that_is_asked_for_is_not_folded(whole):
 def test_what_happens_after_the_end_of_the_time_axis_is_not_drawn():
     t = pl.timeline(pl.record(loops.rolled, 100))
     ax = pl.plot_timeline(t, limit=8 * US)
-    ends = [path.vertices[:, 0].max() for c in ax.collections if isinstance(c, PolyCollection) for path in c.get_paths()]
+    ends = [path.vertices[:, 0].max() for c in ax.collections if isinstance(c, PolyCollection)
+            for path in c.get_paths()]
     assert len(ends) == sum(s.start < 8 * US for s in t.spans) and max(ends) <= 8
     assert {"A[7]", "6", "B[5]"} <= set(texts(ax)) and not {"A[8]", "8", "B[8]"} & set(texts(ax))
