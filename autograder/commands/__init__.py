@@ -15,7 +15,7 @@ from ..sandbox import Sandbox, find_sandbox, make_stage
 OK, FAIL, UNREADABLE, FAULT = range(4)
 EXIT_CODES = """exit codes:
   0  grade: every submission has its marks, whatever they are. validate: the notebook passes. Others: all is well
-  1  validate: the notebook does not pass. selftest: a check is at fault. build: it failed, or is out of date
+  1  validate: the notebook does not pass. selftest, build, doctor: something is to mend
   2  something handed in could not be read; everything else was graded. Also: a wrong command line, no results
   3  the grader's own fault (no sandbox, no release, a check that failed): no mark was given for it
 """
