@@ -16,10 +16,10 @@ from .look import ON_COLOUR, PALETTE, Fold, box, folded, ink_of, label, letters
 from .timeline import edges
 
 # state -> what the legend says, hatch, colour of the box (None: the page's; in use: one for each visit). Grey print
-# tells them by hatch.
+# tells them by hatch: only a block in use has none.
 STATES = {"garbage": ("nothing yet: garbage", "xx", None), "arriving": ("copy in, in flight", "////", None),
           "valid": ("block in use", "", PALETTE[0]), "leaving": ("copy out, in flight", "\\\\\\\\", None),
-          "leftover": ("left over, stale", "", "#cfcfcf")}
+          "leftover": ("left over, stale", "..", "#dddddd")}
 
 
 class Segment(NamedTuple):
@@ -179,7 +179,7 @@ def _boxes(ax, schedule, frames, ink, noted):
             label(ax, text, left, right, (bottom + top) / 2 + 0.12 * (noted and used),
                   color=ink.strong if paper else ON_COLOUR if used else "#555555",
                   style="italic" if s.state == "leftover" else "normal",
-                  bbox={"facecolor": ink.paper, "edgecolor": "none", "pad": 0.8} if paper else None)
+                  bbox=None if used else {"fc": STATES[s.state][2] or ink.paper, "ec": "none", "pad": 0.8})
 
 
 def _runs(ax, what, place, at, unit, ink, notes):
