@@ -24,7 +24,8 @@ class Cluster:
         except ImportError:
             raise BatchError("--scheduler needs Dask, which is not installed here: "
                              "pip install 'pallas-lite[cluster]'") from None
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is said below
+        for name in ("distributed", "distributed.client"):  # what matters is said below
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         warnings.filterwarnings("ignore", module="distributed")
         self._order, self._address = order, address
         try:
