@@ -84,7 +84,11 @@ def watch(process, results: Path, began: float, found: dict) -> None:
         done = len(list(results.glob("submissions/*.json")))
         if done and found["first"] is None:
             found["first"] = time.monotonic() - began
-        for descendant in psutil.Process(process.pid).children(recursive=True) if process.poll() is None else ():
+        try:
+            descendants = psutil.Process(process.pid).children(recursive=True)
+        except psutil.Error:  # it has ended since
+            return
+        for descendant in descendants:
             try:
                 line = descendant.cmdline()
                 if "autograder.child" in line:
