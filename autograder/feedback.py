@@ -194,7 +194,9 @@ def _hints(notebook: Notebook, answer_id: str) -> list[tuple[str, Markup]]:
         if grade_id in notebook.answers:
             here = grade_id == answer_id
         elif here and cell.cell_type == "markdown":
-            found += [(summary.strip(), Markup(text.strip())) for summary, text in HINT.findall(cell.source)]
+            # A notebook takes "i < n" for text; a page of HTML wants it told.
+            found += [(summary.strip(), Markup(re.sub(r"<(?![a-zA-Z/!])", "&lt;", text.strip())))
+                      for summary, text in HINT.findall(cell.source)]
     return found[:3]
 
 

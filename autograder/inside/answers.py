@@ -195,8 +195,9 @@ def describe(error: BaseException) -> dict:
         if _is_own(frame.filename):
             lineno = frame.lineno or 0
             line = (frame.line or linecache.getline(frame.filename, lineno)).strip()
-    if isinstance(error, SyntaxError) and error.text:
-        line, lineno = error.text.strip(), error.lineno or 0
+    if isinstance(error, SyntaxError) and isinstance(error.text, str) and isinstance(error.lineno, int):
+        line, lineno = error.text.strip(), error.lineno
+        message = f"{error.msg}, in line {lineno}"  # its text names a file that IPython made up
     kind = "TimeUp" if isinstance(error, TimeUp) else type(error).__name__
     return {"kind": kind[:100], "message": message[:4000], "line": line[:400], "lineno": lineno}
 

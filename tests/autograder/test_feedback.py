@@ -28,7 +28,8 @@ def course(tmp_path_factory):
     folder = tmp_path_factory.mktemp("course")
     (folder / little.UNIT).mkdir()
     notebook = little.notebook()
-    hints = "".join(f"<details><summary>Hint {k}: so</summary>\nhint <em>{k}</em>\n</details>\n" for k in (1, 2, 3))
+    hint = "<details><summary>Hint {0}: so</summary>\nhint <em>{0}</em>: 0 < i\n</details>\n"
+    hints = "".join(hint.format(k) for k in (1, 2, 3))
     place = next(i for i, c in enumerate(notebook.cells) if c.id == "test-90-1")
     notebook.cells.insert(place + 1, nbformat.v4.new_markdown_cell(hints, id="hints"))
     nbformat.write(notebook, folder / little.UNIT / f"{little.NAME}.ipynb")
@@ -72,7 +73,7 @@ def test_what_the_notebooks_check_says_is_shown_and_the_hidden_trial_only_when_r
     told = report(marks=marks(**{"90_1": wrong(SEEN)}))
     shown, revealed = page(told, course), page(told, course, reveal=True)
     for words in ("8 of 10 points", "3 of 4 exercises are right. 1 to mend", "A loop: not right yet", "0 of 2",
-                  "N = 1", "Wait for it.", "hint <em>1</em>", "Hint 3: so"):
+                  "N = 1", "Wait for it.", "hint <em>1</em>: 0 &lt; i", "Hint 3: so"):
         assert words in shown and words in revealed
     for words in ("777", "N = 5", "step 5", "5 steps"):
         assert words not in shown and words in revealed

@@ -268,3 +268,14 @@ def test_same_array_accepts():
 def test_a_failure_of_the_sandbox_is_told_in_its_words():
     with pytest.raises(AnswerFailed, match="ValueError: no"):
         Told("failed", {"kind": "ValueError", "message": "no", "line": 3, "lineno": "x"}).value()
+
+
+@pytest.mark.parametrize("raised, message, line", [
+    (lambda: compile("x = 1\ndef broken(:", "<ipython-input-1-9f0a>", "exec"), "invalid syntax, in line 2",
+     "def broken(:"),
+    (lambda: (_ for _ in ()).throw(SyntaxError("odd", ("file", 1, 1, 5))), "odd", "")])  # whatever a learner raises
+def test_a_syntax_error_names_its_line_and_no_file_of_ipythons(raised, message, line):
+    with pytest.raises(AnswerFailed) as failed:
+        LocalHandle(lambda: raised()).call()
+    assert str(failed.value).startswith(f"SyntaxError: {message}") and "ipython-input" not in str(failed.value)
+    assert not line or failed.value.line == line
