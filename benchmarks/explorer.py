@@ -1,10 +1,13 @@
 """The explorers: from a key press to the painted picture in chromium, the kernel's part of it, memory, long pipelines.
 
-The aim is 100 ms for 64 steps on two cores. On a busy machine a redraw waits for others, so the kernel's part is given
-in processor time. Without chromium and selenium only that is measured.
+The aim is 100 ms for 64 steps on two cores. On a busy machine a redraw waits for others, so processor time is given
+too: the kernel's, and that of all processes: kernel, server, chromium, and its driver, which is asked all the while for
+the picture. Without chromium and selenium only the kernel's is measured.
 """
+import contextlib
 import gc
 import itertools
+import os
 import shutil
 import statistics
 import tempfile
@@ -85,8 +88,22 @@ def in_kernel(line: str, setting: str, values) -> list[float]:
     return times[2:]
 
 
-def in_browser() -> dict[str, list[float]]:
-    """Seconds from key to picture, of each kind: every other key goes back."""
+def processor() -> float:
+    """Seconds of processor time that the processes below this one have used."""
+    parents, used = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it may just have ended
+            fields = stat.read_text().rpartition(")")[2].split()
+            parents[int(stat.parent.name)] = int(fields[1])
+            used[int(stat.parent.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sum(used[pid] for pid in ours - {os.getpid()})
+
+
+def in_browser() -> dict[str, tuple[list[float], float]]:
+    """Of each kind: seconds from key to picture, every other key going back; and processor time a move, of all."""
     from selenium.webdriver.common.keys import Keys
 
     from tests.browser.lab import Notebook, browser, server, write_notebook
@@ -102,14 +119,13 @@ def in_browser() -> dict[str, list[float]]:
                 cell = page.see(page.cell(line))
                 handle = page.wait(lambda c=cell, n=slider: c.find_elements("css selector", HANDLE)[n:], line)[0]
                 driver.execute_script("arguments[0].focus()", handle)
-                times = []
+                times, spent = [], processor()
                 for key in itertools.islice(itertools.cycle((Keys.ARROW_RIGHT, Keys.ARROW_LEFT)), MOVES + 2):
-                    page.idle()
                     driver.execute_script(WATCH, cell)
                     page.keys(key)
                     page.wait(lambda: driver.execute_script("return window.painted"), "the new picture")
                     times.append(driver.execute_script("return window.painted") / 1e3)
-                found[kind] = times[2:]
+                found[kind] = times[2:], (processor() - spent) / len(times)
         return found
 
 
@@ -160,10 +176,11 @@ def main():
         seen = in_browser()
     except ImportError:
         seen = {}
-    print(f"{MOVES} moves of each, ms                 kernel's processor     key to painted picture\n"
-          "                                       median   p90           median   p90")
+    print(f"{MOVES} moves of each, ms                kernel's processor   key to painted picture   all processors'\n"
+          "                                       median   p90         median   p90                   mean")
     for kind, (line, _, setting, values) in KINDS.items():
+        times, spent = seen.get(kind, ((), 0))
         print(f"{kind:36}{numbers(in_kernel(line, setting, values))}"
-              f"{' ' * 10 + numbers(seen[kind]) if seen else '         not measured'}")
+              + (f"{' ' * 8}{numbers(times)}{1e3 * spent:23.0f}" if times else "       not measured"))
     ten_open()
     long_ones()
