@@ -5,7 +5,7 @@
     python -m benchmarks.grading --many 5000         memory of the parent and of the workers, on a tiny course
 
 The graders take turns, a part of the submissions each time, because a machine that others use is never the same for
-long. Processor time is the steadier column: it counts every process, also those in sandboxes.
+long. Processor time is the steadier column: it counts every process, also those in sandboxes, and needs root.
 """
 import argparse
 import json
@@ -74,7 +74,7 @@ def measure(command: list[str], cwd: Path, results: Path | None = None) -> dict:
     used = json.loads(out)
     if used["rc"]:
         sys.exit(f"{' '.join(command)} ended with {used['rc']}:\n{errors[-3000:]}")
-    return {**found, **used}
+    return {**found, **used, "cpu": used["cpu"] or float("nan")}
 
 
 def watch(process, results: Path, began: float, found: dict) -> None:

@@ -27,9 +27,9 @@ pytestmark = [
                        reason="pip install 'pallas-lite[cluster]'"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can make hosts out of processes"),
 ]
-MARKS = {"right": 10, "half": 5, "slip": 9, "nothing": 0, "ends": 8, "again": 10, "more": 10, "last": 0}
+MARKS = {"right": 10, "half": 5, "slip": 9, "nothing": 0, "ends": 8}
 ANSWERS = {"half": {n: little.RIGHT[n] for n in ("90.1", "90.3")}, "slip": little.RIGHT | {"90.2": "time = 5.0"},
-           "nothing": {}, "last": {}, "ends": little.RIGHT | {"90.1": "import os\nos._exit(1)"}}
+           "nothing": {}, "ends": little.RIGHT | {"90.1": "import os\nos._exit(1)"}}
 
 
 class Hosts:
