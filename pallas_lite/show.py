@@ -75,7 +75,7 @@ class View:
 
     def listing(self) -> list[tuple[str, str, str, str]]:
         """Of each event: the line of the cell that called it, the modelled time (µs, ns) at which a copy or step starts
-        or a wait ends, the event, and what is wrong with it. The middle of a long one is left out: a row of blanks."""
+        or a wait ends, the event, and what is wrong with it. The middle of a long one is left out."""
         unit, _ = unit_of(self.timeline.total)
         bad = {n: f"✗ {h.kind}" if n == h.events[-1] else "✗" for h in self.hazards[:1] for n in h.events}
         rows = [(str(line or ""), f"{time / unit:.4g}", self.schedule.describe(e), bad.get(n, ""))
@@ -85,7 +85,8 @@ class View:
         if len(rows) <= MOST_LINES:
             return rows
         shown = {*range(MOST_LINES * 3 // 4), *range(len(rows) - MOST_LINES // 4, len(rows)), *sorted(bad)[:4]}
-        return [rows[n] if n in shown else ("", "", "…", "") for n in range(len(rows)) if n in shown or n - 1 in shown]
+        return [rows[n] if n in shown else ("", "", f"… {min(m for m in shown if m > n) - n} more lines", "")
+                for n in range(len(rows)) if n in shown or n - 1 in shown]
 
     def __str__(self) -> str:
         return "\n\n".join(filter(None, [self.verdict, self.values, self.table, str(self.timeline)]))

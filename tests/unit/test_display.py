@@ -76,7 +76,7 @@ def test_its_text(name, golden):
     golden(f"display_{name}", repr(SHOWN[name][0]()))
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", ["schedule_long", "timeline", "trace_prefetched", "call", "call_traced", "nothing"])
 def test_in_a_notebook_it_is_text_and_a_png_and_nothing_that_a_page_might_refuse(name, outputs):
     make, drawn = SHOWN[name]
     make()._ipython_display_()

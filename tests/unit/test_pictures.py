@@ -85,7 +85,7 @@ PICTURES = {
     "roofline": lambda: pl.plot_roofline(TPU_V5E, {"add": add(512).timeline(TPU_V5E), "matmul": matmul().schedule}),
     "sweep": lambda: pl.plot_sweep({d: {n: add(n, d).timeline(TPU_V5E) for n in (256, 512, 1024)} for d in (1, 2)}),
 }
-DARK = ["timeline_read_before_wait", "slots_gather", "grid_gather", "roofline", "sweep"]
+DARK = ["timeline_read_before_wait", "slots_gather", "grid_gather", "sweep"]
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -56,7 +56,7 @@ def test_the_listing_marks_what_the_verdict_names():
 
 def test_a_long_listing_leaves_its_middle_out_and_keeps_what_is_marked():
     texts = [text for _, text in lines_of(pl.show(loops.rolled, 50))]
-    assert len(texts) == 1 + 24 + 1 and texts.count("…") == 1 and "copy_out_wait" in texts[-1]
+    assert len(texts) == 1 + 24 + 1 and "… 226 more lines" in texts and "copy_out_wait" in texts[-1]
 
     def wrong_once(N, A, X, Y, B):
         for i in range(N):
@@ -66,7 +66,7 @@ def test_a_long_listing_leaves_its_middle_out_and_keeps_what_is_marked():
             copy_out_start(Y[0], B[i])
             copy_out_wait(Y[0])
     texts = [text for _, text in lines_of(pl.show(wrong_once, 40, depth=1))]
-    assert "run step 20 on X[0], Y[0]  ✗ read before wait" in texts and texts.count("…") == 2
+    assert "run step 20 on X[0], Y[0]  ✗ read before wait" in texts and sum("more lines" in text for text in texts) == 2
 
 
 @pytest.mark.parametrize("loop, steps, said", [
