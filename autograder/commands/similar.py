@@ -19,6 +19,7 @@ def add(commands) -> None:
     p.add_argument("--out", type=Path, default=RESULTS / "similar.html", metavar="FILE",
                    help="where the page goes (default: .nbgrader/results/similar.html)")
     p.add_argument("--near", type=float, default=0.0, metavar="PART", help="show pairs this far below the limit too")
+    p.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the repository with solutions/ (default: ours)")
     release_options(p)
 
 
@@ -26,7 +27,11 @@ def run(options, console, errors) -> int:
     from .. import alike, similar
     course = course_of(options)
     answers, problems = similar.answers_of(find(options.paths, course), course)
-    known, names = similar.explained(course, similar.solutions_of(ROOT)), similar.imported(course.notebooks)
+    solutions = similar.solutions_of(options.root)
+    if not solutions.keys() & answers.keys():
+        errors.print(f"! no solutions to these exercises in {options.root / 'solutions'}: who writes as our solution "
+                     "does is taken for alike. Name the course's repository with --root", markup=False, highlight=False)
+    known, names = similar.explained(course, solutions), similar.imported(course.notebooks)
     home = {number: n.name for n in course.notebooks for number in n.answers.values()}
     found = similar.pairs(answers, known, home, names, above=options.near)
     console.print(alike.table(found) if found else alike.NONE, highlight=False)

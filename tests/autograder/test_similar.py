@@ -103,7 +103,15 @@ def test_the_command(answers, tmp_path, capsys):
     given = ["similar", str(tmp_path / "in"), "--out", str(tmp_path / "similar.html"), "--release",
              str(release.parent), "--checks", "tests.autograder.little_course"]
     assert main(given) == 0
-    assert "s3 and zoe" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "s3 and zoe" in told.out and "no solutions to these exercises" in told.err
+    solution = tmp_path / "repository" / "solutions" / little.UNIT / "90_little.py"
+    solution.parent.mkdir(parents=True)
+    solution.write_text("\n\n".join(f'# %% exercise="{n}"\n{answers[n]["s3"]}' for n in EXERCISES), encoding="utf-8")
+    assert main([*given, "--root", str(tmp_path / "repository")]) == 0
+    told = capsys.readouterr()
+    assert "No two submissions" in told.out and "no solutions" not in told.err
+    assert main(given) == 0
     once = (tmp_path / "similar.html").read_text(encoding="utf-8")
     (tmp_path / "in" / "cut" / f"{little.NAME}.ipynb").parent.mkdir()
     (tmp_path / "in" / "cut" / f"{little.NAME}.ipynb").write_text('{"cells": [')
