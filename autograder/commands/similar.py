@@ -19,7 +19,8 @@ def add(commands) -> None:
     p.add_argument("--out", type=Path, default=RESULTS / "similar.html", metavar="FILE",
                    help="where the page goes (default: .nbgrader/results/similar.html)")
     p.add_argument("--near", type=float, default=0.0, metavar="PART", help="show pairs this far below the limit too")
-    p.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the repository with solutions/ (default: ours)")
+    p.add_argument("--root", type=Path, default=ROOT, metavar="DIR",
+                   help="the repository with solutions/ (default: ours)")
     release_options(p)
 
 
