@@ -41,11 +41,7 @@ class Explorer:
 
     # -- what a subclass gives
 
-    @property
-    def asked(self) -> tuple:
-        """What it was made with: the same cell run again goes on where this one stood."""
-        raise NotImplementedError
-
+    asked: tuple  # what it was made with: the same cell run again goes on where this one stood
     headline: str  # the result, in one line
     details: str  # more lines, below the picture
 

@@ -80,14 +80,9 @@ class ScheduleExplorer(Explorer):
 
     def __init__(self, program: Callable[[int | None, int], Schedule], numbers: dict[str, int], machine: Machine,
                  step_seconds: float, asked: tuple):
-        self.program, self.machine, self.step_seconds, self._asked = program, machine, step_seconds, asked
+        self.program, self.machine, self.step_seconds, self.asked = program, machine, step_seconds, asked
         self._limit, self._axes, self._known = None, None, (None, None)
         super().__init__({**numbers, "alpha": machine.alpha, "beta": machine.beta, "flops": machine.flops, "step": 0})
-
-    @property
-    def asked(self) -> tuple:
-        """The numbers that it was made with."""
-        return self._asked
 
     @property
     def timeline(self) -> Timeline:
@@ -134,10 +129,9 @@ class ScheduleExplorer(Explorer):
         first = self.step // DRAWN * DRAWN
         return range(first, min(first + DRAWN, self.schedule.steps))
 
-    def _draw(self, ax: Axes, limit: float | None = None) -> Figure:
-        whole = len(self._page) == self.schedule.steps
-        plot_timeline(self.timeline, ax, title="", **({"limit": limit} if whole else {"steps": self._page}))
-        return ax.figure
+    def _draw(self, ax: Axes, limit: float | None = None, selected: int | None = None) -> Figure:
+        part = {"limit": limit} if len(self._page) == self.schedule.steps else {"steps": self._page}
+        return plot_timeline(self.timeline, ax, title="", selected=selected, **part).figure
 
     def _redraw(self, limit: float) -> Figure:
         if self._axes is None:  # one figure for good, without pyplot: nothing piles up, and its ticks are made once
@@ -157,7 +151,7 @@ class ScheduleExplorer(Explorer):
         return laid_over(drawing, touch_steps(figure.axes[0], t, range(self.step, self.step + 1), last, now=True))
 
     def figure(self) -> Figure:
-        return self._draw(_axes())
+        return self._draw(_axes(), selected=int(self.schedule.runs[self.step]))
 
     # -- controls
 

@@ -86,13 +86,9 @@ class DerivationStepper(Explorer):
         self.program, self.machine, self.step_seconds, self._said = program, machine, step_seconds, ""
         self._start, self._known = (None, None), (None, None)
         start = program(numbers.get("steps"), numbers["depth"])
-        self._asked = str(start), machine
+        self.asked = str(start), machine
         self.by_hand = "steps" in numbers  # then its values are known, and N can change
         super().__init__({**numbers, "line": 0, "order": lines_of(start), "past": ()})
-
-    @property
-    def asked(self) -> tuple:
-        return self._asked
 
     # -- the program and what it does
 
