@@ -70,7 +70,7 @@ def as_csv(reports: list[Report], course: Course, roster: Roster) -> Files:
              "status"]]
     for r in reports:
         for number, m in r.marks.items():
-            rows.append([r.student, *where.get(number, ("", "")), number, EXERCISES[number].title, _points(m.points),
+            rows.append([r.student, *where.get(number, ("", "")), number, _title(number), _points(m.points),
                          f"{m.max_points:g}", m.verdict, "" if m.verdict == "right" else m.message, r.status])
         if not r.marks:
             rows.append([r.student, "", "", "", "", "", "", "", note(r), r.status])
@@ -101,7 +101,7 @@ def as_gradescope(reports: list[Report], course: Course, roster: Roster) -> File
     """
     files = {}
     for r in reports:
-        tests = [{"number": number, "name": EXERCISES[number].title, "score": m.points, "max_score": m.max_points,
+        tests = [{"number": number, "name": _title(number), "score": m.points, "max_score": m.max_points,
                   "output": said(m), "output_format": "text", "visibility": "visible",
                   "status": "passed" if m.verdict == "right" else "failed"}
                  for number, m in r.marks.items() if m.points is not None]
@@ -134,6 +134,11 @@ def as_nbgrader(reports: list[Report], course: Course, roster: Roster) -> Files:
 
 FORMATS: dict[str, Callable[[list[Report], Course, Roster], Files]] = {
     "csv": as_csv, "canvas": as_canvas, "gradescope": as_gradescope, "nbgrader": as_nbgrader}
+
+
+def _title(number: str) -> str:
+    """The exercise's title; its number, if the course has lost it since it was graded."""
+    return EXERCISES[number].title if number in EXERCISES else number
 
 
 def _units(reports: list[Report], course: Course) -> dict[str, float]:

@@ -150,6 +150,14 @@ def test_the_command(course, tmp_path, capsys):
     assert main(["export", "--roster", str(tmp_path / "none.csv"), *given]) == 2
 
 
+def test_an_exercise_that_the_course_has_lost_keeps_its_mark(course):
+    old = Report("ada", ["a"], "0", marks=reports()[0].marks | {"90.9": Mark(1.0, 1, "right")})
+    table = rows(FORMATS["csv"]([old], course, NOBODY)["grades.csv"])
+    assert table[-1][3:7] == ["90.9", "90.9", "1", "1"]
+    (told,) = FORMATS["gradescope"]([old], course, NOBODY).values()
+    assert sum(t["score"] for t in json.loads(told)["tests"]) == 11
+
+
 def test_a_name_is_one_folder(course):
     twice = [SimpleNamespace(**vars(r)) for r in (reports()[0], reports()[0])]
     assert list(FORMATS["gradescope"](twice, course, NOBODY)) == ["ada/results.json", "ada_/results.json"]
