@@ -194,7 +194,7 @@ def test_what_a_killed_batch_left_is_removed_and_what_another_one_uses_is_not(mo
 
 @pytest.mark.classroom
 def test_a_killed_batch_goes_on_where_it_was(tmp_path, options):  # noqa: F811
-    """Four submissions; the whole batch is killed once, a grading process once. benchmarks/kills.py does it 50 times."""
+    """Four submissions; the batch is killed once, a grading process once. benchmarks/kills.py does it 50 times."""
     answers = [little.RIGHT, {}, little.RIGHT | {"90.2": "time = 5.0"}, little.RIGHT]
     for i, answer in enumerate(answers):
         nbformat.write(little.notebook(answer), tmp_path / f"s{i}.ipynb")
