@@ -22,6 +22,9 @@ from .memory import garbage_value
 from .refs import Cell, Ref, TracedMemory
 from .slips import SLIPS, said_plainly
 
+# A step computes what the kernel says. XLA's algebra would make a choice of `x * mask`, and hide that 0 · NaN is NaN.
+AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
+
 _position = contextvars.ContextVar("grid position of the running kernel", default=None)
 _handed_on = contextvars.ContextVar("memories whose `.value` a branch or a loop has to hand on; are they all that "
                                     "the kernel can write?", default=((), False))
@@ -204,7 +207,7 @@ class Body:
         self._asked = {v: positions.index(o) for v, o in zip(inner.invars, outer, strict=True) if o in positions}
         self.asks = {*self._asked.values()}
         self._kernel, self._refs = inner, inner.invars[len(inner.invars) - 2 * len(avals):]
-        self._step = jax.jit(self._some)
+        self._step = jax.jit(self._some, compiler_options=AS_WRITTEN)
 
     def overwrites(self, i: int, steps) -> bool:
         """Does the kernel, in each of these steps, surely overwrite ref i whole before it reads it?"""

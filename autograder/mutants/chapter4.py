@@ -366,6 +366,7 @@ WRONG = {
         ("past the edge there are zeros", summed(lambda x, r, i, m, b: total(x)), "must not reach"),
         ("0 times garbage is 0", summed(
             lambda x, r, i, m, b: total(x * jnp.where(i * b + r < m, 1.0, 0.0))), "0 · nan is nan"),
+        ("False times garbage is 0", summed(lambda x, r, i, m, b: total(x * (i * b + r < m))), "0 · nan is nan"),
         ("rows are counted within the band",
          summed(lambda x, r, i, m, b: total(jnp.where(r < m, x, 0))), "must not reach"),
         ("the remainder is the height of every band",
