@@ -113,6 +113,13 @@ def test_the_listing_of_10_5_holds_the_answers(student):
     assert "64×64×32" not in recorded()[p.place].kernel  # the chapter explains that one
 
 
+def test_neighbours_seldom_read_the_same_listing_and_each_fits_a_screen():
+    drawn = [personal("10.5", f"student {i}").ptx for i in range(300)]
+    most = max(map(drawn.count, set(drawn)))
+    assert len(set(drawn)) >= 25 and most <= 300 / 25 * 2
+    assert max(text.count("\n") for text in drawn) < 60
+
+
 def test_the_recorded_shared_memory_is_what_we_predict():
     for r in (r for r in recorded() if (r.lowering, r.kernel[:6]) == ("triton", "matmul") and r.depth > 1):
         blocks = tuple(map(int, r.kernel.split()[-1].split("×")))

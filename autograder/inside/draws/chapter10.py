@@ -16,7 +16,7 @@ def stage(rng: Random) -> dict:
 
 
 def listing(rng: Random) -> dict:
-    """Exercise 10.5: the PTX of a product with two to four stages, and the place of its record.
+    """Exercise 10.5: the PTX of a product with two to four stages, and the place of its record: one of 25.
 
     Not of the one that the chapter explains.
     """
