@@ -110,8 +110,8 @@ class Result:
         if self.schedule is not None:
             lines = [f'<span style="font-weight:700;text-decoration:underline {SIGNS["wrong"][1]} 2px">{e(x)}</span>'
                      if "✗" in x else e(x) for x in self.table().split("\n")]
-            parts.append('<pre style="margin:8px 0 0;padding:6px;overflow-x:auto;white-space:pre;line-height:1.35;'
-                         'font-family:monospace;color:inherit;'
+            parts.append('<pre style="margin:8px 0 0;padding:6px;overflow-x:auto;white-space:pre;color:inherit;'
+                         'font:12px/1.35 monospace;'  # so that a table with its mark fits beside JupyterLab's files
                          f'background:rgba(128,128,128,.1)">{chr(10).join(lines)}</pre>')
             parts.append(self.picture())
         if self.nudge:
