@@ -16,5 +16,6 @@ from .handle import KernelRun as KernelRun
 from .handle import close as close
 from .inside.personal import personal as personal
 from .inside.recorded import recorded as recorded
+from .inside.say import say as say
 from .progress import progress as progress
 from .result import Result as Result

@@ -5,6 +5,7 @@ answers.py and personal.py from this folder too, so both sides speak the same la
 """
 from .personal import personal as personal
 from .recorded import recorded as recorded
+from .say import say as say
 
 
 class _Nothing:

@@ -13,14 +13,13 @@
 # %%
 import itertools
 import math
-import textwrap
 
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 
 import pallas_lite as pl
-from autograder import check, personal, progress
+from autograder import check, personal, progress, say
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
 from pallas_lite.hardware import H100, TOY, TPU_V5E, TPU_V6E
 
@@ -385,7 +384,7 @@ account("pallas_call, the same slots and blocks", call_in_time(24, 3, 1, 1, 5))
 
 # %% exercise="7.4"
 def patient(N, A, X, Y, B):
-    """What `impatient` computes, as fast as depth = len(X) = len(Y) slots allow. Any N ≥ 0, depth ≥ 1."""
+    """What `impatient` computes, as fast as depth = len(X) = len(Y) slots allow. N ≥ 0, depth ≥ 1."""
     ### BEGIN SOLUTION
     depth = len(X)
     for i in range(min(depth - 1, N)):
@@ -537,9 +536,9 @@ for n in 4, 12, 36, 48, 108:
 # A kernel like `stream` has two slots; you may buy more. The numbers are your own.
 
 # %%
-mine = personal("7.6", STUDENT)
-print(f"N = {mine.N} blocks of {mine.kib} KiB", end="   ")
-print(f"α = {mine.alpha} µs   X/β = {mine.copy} µs   Y/F = {mine.step} µs")
+offer = personal("7.6", STUDENT)
+print(f"N = {offer.N} blocks of {offer.kib} KiB", end="   ")
+print(f"α = {offer.alpha} µs   X/β = {offer.copy} µs   Y/F = {offer.step} µs")
 
 # %% [markdown]
 # Predict four numbers: the modelled **µs** with 2, with 4 and with 8 slots (within 4 %), and the **KiB** of SRAM of
@@ -548,9 +547,10 @@ print(f"α = {mine.alpha} µs   X/β = {mine.copy} µs   Y/F = {mine.step} µs")
 # %% exercise="7.6"
 # prediction = µs with 2 slots, µs with 4, µs with 8, KiB of the smallest depth that is as fast as 8
 ### BEGIN SOLUTION
-prediction = [mine.N * max((mine.alpha + mine.copy + mine.step) / depth, mine.copy, mine.step)
+prediction = [offer.N * max((offer.alpha + offer.copy + offer.step) / depth, offer.copy, offer.step)
               for depth in (2, 4, 8)]
-prediction += [mine.kib * math.ceil((mine.alpha + mine.copy + mine.step) / max(mine.copy, mine.step))]
+slots = math.ceil((offer.alpha + offer.copy + offer.step) / max(offer.copy, offer.step))
+prediction += [offer.kib * slots]
 ### END SOLUTION
 
 # %% check="7.6"
@@ -577,8 +577,7 @@ check("7.6", prediction, student=STUDENT)
 
 # %%
 for b in 128, 512:
-    report = str(squares(add_kernel, b, 2).timeline(TPU_V5E))
-    print(f"b = {b}:", textwrap.fill(report, 95, subsequent_indent="  "))
+    say(f"b = {b}:", squares(add_kernel, b, 2).timeline(TPU_V5E))
 
 # %% [markdown]
 # The small blocks are held up by latency, and by what comes with it: while the core waits for a copy out, it starts no
