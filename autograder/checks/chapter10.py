@@ -31,19 +31,19 @@ def semantics(answer: Handle, trial: Trial) -> None:
         if not isinstance(marks, (tuple, list)) or len(marks) != len(right):
             raise Wrong(f"{kernel} has {len(right)} grid ax{'e' if len(right) > 1 else 'i'}s: give one word for each.",
                         case=kernel, got=given.get(kernel))
-        for axis, (mark, wanted) in enumerate(zip(marks, right, strict=True)):
-            word = " ".join(mark.lower().split()) if isinstance(mark, str) else mark
+        words = [" ".join(mark.lower().split()) if isinstance(mark, str) else mark for mark in marks]
+        for axis, word in enumerate(words):
             if word not in ("parallel", "arbitrary"):
-                raise Wrong('Each axis is either "parallel" or "arbitrary".', case=f"{kernel}, axis {axis}", got=mark)
-            if word == wanted:
-                continue
-            if wanted == "arbitrary":
+                raise Wrong('Each axis is either "parallel" or "arbitrary".', case=f"{kernel}, axis {axis}", got=word)
+            if word == "parallel" and right[axis] == "arbitrary":
                 raise Wrong("On a GPU these steps would run at once, and the result would be wrong.",
                             case=f"{kernel}, axis {axis}", got=word, nudge=SHARES[kernel])
-            raise Wrong("Right, but it leaves most of the GPU idle: this axis may be parallel.",
-                        case=f"{kernel}, axis {axis}", got=word,
-                        nudge="Does any step along it need what another one wrote, in o or in scratch? An input that "
-                              "keeps its block is no reason.")
+        for axis, word in enumerate(words):  # when none is wrong: is any too careful?
+            if word != right[axis]:
+                raise Wrong("Right, but it leaves most of the GPU idle: this axis may be parallel.",
+                            case=f"{kernel}, axis {axis}", got=word,
+                            nudge="Does any step along it need what another one wrote, in o or in scratch? An input "
+                                  "that keeps its block is no reason.")
 
 
 @exercise("10.2", "Move the reduction inside", points=3)

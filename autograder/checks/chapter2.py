@@ -16,6 +16,7 @@ from ..exercise import Trial, Wrong, exercise
 from ..handle import Handle, close, kind_of, number
 from ..inside.personal import personal
 from ..predict import Asked, predict
+from .naming import insist_names
 
 ENGINES = ("copy_in", "compute", "copy_out")
 
@@ -168,21 +169,7 @@ ABOUT = {
 
 @exercise("2.5", "Real or not", points=2)
 def real_or_not(answer: Handle, trial: Trial) -> None:
-    given = answer.value()
-    if not isinstance(given, dict):
-        raise Wrong('The answer should be a dict, such as {"a": "overlap", "b": "in turns", …}.', got=kind_of(given))
-    words = {str(k).lower().strip().removeprefix("loop").strip(" _"): " ".join(str(v).lower().split())
-             for k, v in given.items()}
-    for letter in LOOPS:
-        if letter not in words:
-            raise Wrong(f"Loop {letter} has no verdict yet.", got=str(given),
-                        nudge=f'Add "{letter}": "…" to the dict; its keys are "a" to "f".')
-        if words[letter] not in ("overlap", "in turns"):
-            raise Wrong(f"{words[letter]!r} is none of the two verdicts.", case=f"loop {letter}",
-                        nudge='Take "overlap" or "in turns".')
-    for letter, right in LOOPS.items():
-        if words[letter] != right:
-            raise Wrong(f"Loop {letter} is not right.", case=f"loop {letter}", got=words[letter], nudge=ABOUT[letter])
+    insist_names(answer, LOOPS, ABOUT, "loop", "verdict", ("overlap", "in turns"))
 
 
 @cache

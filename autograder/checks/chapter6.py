@@ -13,6 +13,7 @@ from ..exercise import Trial, Wrong, exercise
 from ..handle import Handle, kind_of
 from ..predict import Asked, predict
 from .kernels import how_cut, insist_blocks, insist_values, random_array, run, the_call
+from .naming import insist_names
 
 NOT_STARTED = ("NaN is what memory held before anybody wrote it. Whatever you combine with it stays NaN: in which "
                "step does the block start afresh?")
@@ -190,34 +191,19 @@ def row_means(answer: Handle, trial: Trial) -> None:
                 nan=tail if n % bn else NOT_STARTED)
 
 
-FAULTS = {"a": "written input", "b": "revisit", "c": "fine", "d": "unwritten", "e": "tail"}
+FAULTS = {"a": "written input", "b": "revisit", "c": "unwritten", "d": "tail"}
 ABOUT = {
     "written input": "In the second step of each row the block of x is still in its slot. What is in it by then?",
     "revisit": "Write down the blocks of o for the steps (0, 0), (0, 1), (1, 0), (1, 1). Does one come back?",
-    "fine": "What this kernel reads from o was written in the same step. Is anything else strange? Strange is not "
-            "wrong.",
     "unwritten": "Which column of o does no step write?",
     "tail": "How many columns do the blocks cover, and how many has x?",
-    "no start": "Look for the line that writes the accumulator without reading it, and when it runs.",
 }
+NAMES = (*ABOUT, "no start", "fine")
 
 
 @exercise("6.7", "Name the fault", points=2)
 def name_the_fault(answer: Handle, trial: Trial) -> None:
-    given = answer.value()
-    if not isinstance(given, dict):
-        raise Wrong('The answer should be a dict, such as {"a": "fine", "b": "fine", …}.', got=kind_of(given))
-    named = {str(k).lower().strip(): " ".join(str(v).lower().split()) for k, v in given.items()}
-    for letter in FAULTS:
-        if letter not in named:
-            raise Wrong(f"Kernel {letter} has no name yet.", nudge=f'Add "{letter}": "…"; the keys are "a" to "e".')
-        if named[letter] not in ABOUT:
-            raise Wrong(f"{named[letter]!r} is none of the six names.", case=f"kernel {letter}",
-                        nudge="Take one of: " + ", ".join(f'"{name}"' for name in ABOUT) + ".")
-    for letter, right in FAULTS.items():
-        if named[letter] != right:
-            raise Wrong(f"Kernel {letter} has another name.", case=f"kernel {letter}", got=named[letter],
-                        nudge=ABOUT[right])
+    insist_names(answer, FAULTS, ABOUT, "kernel", choice=NAMES)
 
 
 def in_place(reads, writes):

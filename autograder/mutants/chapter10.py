@@ -102,7 +102,7 @@ WRONG = {
         ("all axes of a grid are parallel", {k: ("parallel",) * len(v) for k, v in AXES.items()}, "run at once"),
         ("scratch belongs to a step", AXES | {"running_sum": ("parallel",)}, "left in scratch"),
         ("a sum can be split by itself", AXES | {"matmul": ("parallel",) * 3}, "add to the same sum"),
-        ("the first axis is the sequential one", AXES | {"column_sums": ("arbitrary", "parallel")}, "may be parallel"),
+        ("the first axis is the sequential one", AXES | {"column_sums": ("arbitrary", "parallel")}, "the same block"),
         ("an input that stays ties its steps", AXES | {"scale": ("arbitrary", "parallel")}, "no reason"),
         ("to be safe, in order", {k: ("arbitrary",) * len(v) for k, v in AXES.items()}, "idle"),
         ("one word for the whole grid", AXES | {"matmul": "arbitrary"}, "one word for each"),

@@ -61,6 +61,7 @@ WRONG = {
         ("loops go in turns", dict.fromkeys("abcdef", "in turns"), "loop a"),
         ("everything overlaps", dict.fromkeys("abcdef", "overlap"), "loop b"),
         ("words of one's own", VERDICTS | {"e": "maybe"}, "two verdicts"),
+        ("yes or no", {k: v == "overlap" for k, v in VERDICTS.items()}, "True is none of the two verdicts"),
         ("five are enough", {k: v for k, v in VERDICTS.items() if k != "f"}, "no verdict"),
     ],
     "2.6": [

@@ -175,7 +175,7 @@ def safe(race):
 
 
 def names(**changed):
-    return {"a": "written input", "b": "revisit", "c": "fine", "d": "unwritten", "e": "tail", **changed}
+    return {"a": "written input", "b": "revisit", "c": "unwritten", "d": "tail", **changed}
 
 
 WRONG = {
@@ -239,6 +239,7 @@ WRONG = {
     "6.6": [
         ("past the edge there are zeros", means(leave_out=lambda inside, x: x), "what the slot held"),
         ("0 × garbage is 0", means(leave_out=lambda inside, x: x * jnp.where(inside, 1.0, 0.0)), "0 × NaN"),
+        ("False × garbage is 0", means(leave_out=lambda inside, x: x * jnp.broadcast_to(inside, x.shape)), "0 × NaN"),
         ("the mask counts from the block's first column", means(lambda column, n, bn: jnp.arange(bn) < n),
          "what the slot held"),
         ("column n is inside", means(lambda column, n, bn: column <= n), "what the slot held"),
@@ -253,11 +254,12 @@ WRONG = {
     "6.7": [
         ("an input written is an output", names(a="fine"), "still in its slot"),
         ("a lost sum is a lost start", names(b="no start"), "come back"),
-        ("reading an output is always wrong", names(c="no start"), "same step"),
-        ("what is not written is zero", names(d="fine"), "no step write"),
-        ("the blocks cover it", names(e="fine"), "How many columns"),
-        ("names of my own", names(e="garbage"), "none of the six"),
-        ("four answers for five kernels", {k: v for k, v in names().items() if k != "e"}, "no name yet"),
+        ("what is not written is zero", names(c="fine"), "no step write"),
+        ("the blocks cover it", names(d="fine"), "How many columns"),
+        ("a minimum is not started", names(d="no start"), "How many columns"),
+        ("names of my own", names(d="garbage"), "none of the six"),
+        ("true or false", {**names(), "a": True}, "True is none of"),
+        ("three answers for four kernels", {k: v for k, v in names().items() if k != "d"}, "no name yet"),
     ],
     "6.8": [
         ("sharing is always safe", lambda reads, writes: True, "you call it safe"),

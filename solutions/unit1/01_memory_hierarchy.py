@@ -44,9 +44,10 @@ print(f"long arrays:  {long:.3f} ns an addition, {long / short:.1f} times as lon
 # a sudden, as on stairs?
 
 # %%
-for exponent in 14, 16, 18, 20, 22, 24:
-    ns, mib = ns_per_add(2**exponent), 3 * 4 * 2**exponent / 2**20
-    print(f"{mib:8.3f} MiB in three arrays  {ns:6.3f} ns  {'█' * round(40 * ns / long)}")
+times = {2**exponent: ns_per_add(2**exponent) for exponent in (14, 16, 18, 20, 22, 24)}
+for n, ns in times.items():
+    bar = "█" * round(40 * ns / max(times.values()))
+    print(f"{3 * 4 * n / 2**20:8.3f} MiB in three arrays  {ns:6.3f} ns  {bar}")
 
 # %% [markdown]
 # On most computers you see a stair. (On a busy one, run the cell again.) As long as all three arrays fit into a small,

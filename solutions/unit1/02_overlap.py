@@ -408,7 +408,8 @@ def loop_f(A, B, N):
 # %% exercise="2.5"
 # verdicts = {"a": "overlap" or "in turns", "b": …, "c": …, "d": …, "e": …, "f": …}
 ### BEGIN SOLUTION
-verdicts = {"a": "overlap", "b": "in turns", "c": "overlap", "d": "overlap", "e": "in turns", "f": "overlap"}
+verdicts = {"a": "overlap", "b": "in turns", "c": "overlap",
+            "d": "overlap", "e": "in turns", "f": "overlap"}
 ### END SOLUTION
 
 # %% check="2.5"

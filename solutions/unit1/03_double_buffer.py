@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 import pallas_lite as pl
-from autograder import check, progress
+from autograder import check, progress, say
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
 from pallas_lite.hardware import TOY
 
@@ -41,10 +41,10 @@ pl.show(blocking, 4, depth=1)
 # A third of the time. While the core computes, the copy engines idle; while they copy, the core does (hatched).
 #
 # All that you see comes from one recording of the loop. On the left is what the program did, in order: before each
-# line stand its line in the cell above, and the modelled time at which a copy or a step starts, or a wait ends. On the
-# right is the same over time: a colour for each block, fill and drain in grey; below it the same as a table, to be
-# read row by row. At the top is what comes out, if A holds 10, 20, 30, 40 and the kernel adds 1, and whether that could
-# depend on luck.
+# line stand its line in the cell above (Esc, then Shift+L, numbers the lines there), and the modelled time at which a
+# copy or a step starts, or a wait ends. On the right is the same over time: a colour for each block, fill and drain in
+# grey; below it the same as a table, to be read row by row. At the top is what comes out, if A holds 10, 20, 30, 40 and
+# the kernel adds 1, and whether that could depend on luck.
 #
 # The obvious cure is a faster core. **Predict:** with a core *ten times* as fast, how long does the loop take?
 
@@ -62,7 +62,7 @@ pl.show(blocking, 4, depth=1, machine=fast, limit=12e-6)
 
 # %% exercise="3.1"
 def blocking_time(n: int, copy: float, kernel: float) -> float:
-    """Modelled µs of `blocking` over n blocks, if each copy (in or out) takes `copy` µs and each step `kernel` µs.
+    """Modelled µs of `blocking` over n blocks: a copy (in or out) takes `copy` µs, a step `kernel`.
 
     >>> blocking_time(4, 1, 1)
     12
@@ -169,7 +169,7 @@ def greedy(N, A, X, Y, B):
         copy_out(Y[0], B[i])
 
 numbers = np.array([10.0, 20.0, 30.0, 40.0])
-schedule = pl.record(greedy, 4, depth=1)  # runs the loop once, on handles in place of data, and notes what it does
+schedule = pl.record(greedy, 4, depth=1)  # runs the loop once, without data, and notes what it does
 for arrive in "on_wait", "eager", "random":
     params = pl.InterpretParams(dma_execution_mode=arrive, random_seed=1)
     print(f"copies arrive {arrive:8}", pl.execute(schedule, numbers, params=params))
@@ -246,7 +246,8 @@ def loop_e(N, A, X, Y, B):
 
 # %% exercise="3.3"
 ### BEGIN SOLUTION
-hazards = {"a": "read before wait", "b": "overwrite in flight", "c": "wrong slot", "d": "fine", "e": "never waited"}
+hazards = {"a": "read before wait", "b": "overwrite in flight", "c": "wrong slot", "d": "fine",
+           "e": "never waited"}
 ### END SOLUTION
 
 # %% check="3.3"
@@ -316,7 +317,8 @@ pl.derivation_stepper(4)
 # clock. The engine that copies in takes one block after the other: if A[1] is started before A[0], the first step waits
 # for both.
 # </details>
-#
+
+# %% [markdown]
 # Where did each line come to rest? A start of a copy in stands just behind the step that reads its slot before. A wait
 # for a copy out stands just before the step that writes its slot anew. That is no accident: it is rule 3, twice. Now
 # write it as a loop, one move after the other.
@@ -327,7 +329,7 @@ pl.derivation_stepper(4)
 
 # %% exercise="3.4"
 def hoisted(N, A, X, Y, B):
-    """Two slots each. Each copy in runs during the step before; each copy out blocks. Right for any N ≥ 1."""
+    """Two slots each. A copy in runs during the step before; a copy out blocks. Right for any N ≥ 1."""
     ### BEGIN SOLUTION
     copy_in_start(A[0], X[0])
     for i in range(N):
@@ -372,7 +374,8 @@ pl.show(hoisted, 4, limit=12e-6)
 # If they arrive at once, B is right. If they arrive late, each step finds what lay in its slot before: garbage in the
 # first two steps, then the block of two steps ago. Early is a hope; only the wait makes it certain.
 # </details>
-#
+
+# %% [markdown]
 # With two slots of Y, who needs the copy out of Y[0] to be over? Only the step that writes Y[0] again, and that is
 # two steps away.
 #
@@ -381,7 +384,7 @@ pl.show(hoisted, 4, limit=12e-6)
 
 # %% exercise="3.5"
 def sunk(N, A, X, Y, B):
-    """Two slots each; starts early and waits late. Right for even N ≥ 2; takes N + 2 µs on the toy machine."""
+    """Two slots each; starts early, waits late. Right for even N ≥ 2; N + 2 µs on the toy machine."""
     ### BEGIN SOLUTION
     copy_in_start(A[0], X[0])
     for i in range(N):
@@ -459,7 +462,7 @@ for n in range(7):
         verdict = pl.show(rolled, n).verdict.splitlines()[0]
     except pl.PallasLiteError as error:
         verdict = f"✗ {error}"
-    print(f"N = {n}  {verdict}")
+    say(f"N = {n}  {verdict}")
 
 # %%
 pl.show(rolled, 3)
@@ -532,7 +535,8 @@ x = np.arange(8 * elements, dtype=np.float32)
 for depth in range(1, 8):
     spec = pl.BlockSpec((elements,), lambda i: i, pipeline_mode=pl.Buffered(depth))
     call = pl.pallas_call(add_one, out_shape=x, grid=(8,), in_specs=[spec], out_specs=spec).trace(x)
-    print(f"depth {depth}: {call.timeline(slow_adder).total * 1e6:4.0f} µs, {call.schedule.sram_bytes} bytes of SRAM")
+    µs, sram = call.timeline(slow_adder).total * 1e6, call.schedule.sram_bytes
+    print(f"depth {depth}: {µs:4.0f} µs, {sram} bytes of SRAM")
 
 # %% [markdown]
 # The second slot gains most, the third much less, and then the gain dries up, while each slot still costs its share
@@ -550,7 +554,7 @@ pl.schedule_explorer(steps=8, depth=2, alpha=3e-6)
 
 # %% exercise="3.7"
 def pipelined(N, A, X, Y, B):
-    """Right for every N ≥ 0 and every depth ≥ 1, where depth = len(X) = len(Y); no slower than pallas_call's order."""
+    """Right for every N ≥ 0 and depth = len(X) = len(Y) ≥ 1; no slower than pallas_call's order."""
     depth = len(X)
     ### BEGIN SOLUTION
     for i in range(min(depth - 1, N)):
@@ -608,7 +612,7 @@ pl.show(pipelined, 8, depth=4, machine=far)
 
 # %% exercise="3.8"
 def faster(N, A, X, Y, B):
-    """Two slots each. Right for every N ≥ 0; on far HBM (α of 2 µs or more) faster than pallas_call for N ≥ 6."""
+    """Two slots each. Right for every N ≥ 0; with α ≥ 2 µs and N ≥ 6 faster than pallas_call's order."""
     ### BEGIN SOLUTION
     if N > 0:
         copy_in_start(A[0], X[0])
@@ -665,7 +669,7 @@ pl.show(faster, 8, machine=far)
 
 # %% exercise="3.9"
 def double_buffered_pipeline(grid, kernel, in_slices, out_slices):
-    """A loop(N, A, X, Y, B) with a step for each point of the grid, right for any grid, also one of no steps.
+    """A loop(N, A, X, Y, B) with a step for each point of the grid; right for any, also an empty one.
 
     Step i runs the kernel on block A[in_slices(i)], and block B[out_slices(i)] gets the result.
     """

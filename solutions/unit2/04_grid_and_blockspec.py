@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pallas_lite as pl
-from autograder import check, personal, progress
+from autograder import check, personal, progress, say
 
 STUDENT = ""  # your course id
 
@@ -189,7 +189,8 @@ def arranged(x: jax.Array, how: str, b: int) -> jax.Array:
     "broadcast":    the first row of blocks of x, p times; p × q blocks
     """
     p, q = x.shape[0] // b, x.shape[1] // b
-    grid = {"reversed": (p, q), "transposed": (q, p), "every other": (p, q // 2), "broadcast": (p, q)}[how]
+    grid = {"reversed": (p, q), "transposed": (q, p),
+            "every other": (p, q // 2), "broadcast": (p, q)}[how]
     ### BEGIN SOLUTION
     index_map = {"reversed": lambda i, j: (p - 1 - i, j),
                  "transposed": lambda i, j: (j, i),
@@ -227,7 +228,7 @@ offsets = pl.BlockSpec((16, 16), lambda i, j: (16 * i, 16 * j))
 try:
     pl.pallas_call(copy_kernel, out_shape=x, grid=(4, 6), in_specs=[offsets], out_specs=tile)(x)
 except pl.BlockIndexError as error:
-    print("BlockIndexError:", error)
+    say("BlockIndexError:", error)
 
 row_numbers = jnp.broadcast_to(jnp.arange(1024)[:, None], (1024, 16))
 band = pl.BlockSpec((16, 16), lambda i: (i, 0))
@@ -265,7 +266,7 @@ def folded_broken(x, bm, bn):
 try:
     folded_broken(x, 16, 16)
 except pl.BlockIndexError as error:
-    print("BlockIndexError:", error)
+    say("BlockIndexError:", error)
 
 # %% exercise="4.4"
 def folded(x: jax.Array, bm: int, bn: int) -> jax.Array:
@@ -385,7 +386,7 @@ for spec in tile, in_hbm:
         names = ", ".join(operand.name for operand in schedule.operands)
         print(f"operands with slots: {names}; {schedule.sram_bytes} bytes of SRAM")
     except pl.SpecError as error:
-        print("SpecError:", error)
+        say("SpecError:", error)
 
 # %% [markdown]
 # No slots, no copies, and nothing to read: the kernel would have to start copies of its own, as you did in chapter 3.
@@ -530,7 +531,8 @@ def sum_table(col: jax.Array, row: jax.Array, b: int) -> jax.Array:
     def column(i, j):
         return jnp.where(i % 2 == 0, j, q - 1 - j)
 
-    of_col, of_row, of_o = lambda i, j: (i, 0), lambda i, j: (0, column(i, j)), lambda i, j: (i, column(i, j))
+    of_col, of_row = lambda i, j: (i, 0), lambda i, j: (0, column(i, j))
+    of_o = lambda i, j: (i, column(i, j))  # noqa: E731
     ### END SOLUTION
     shape = jax.ShapeDtypeStruct((p * b, q * b), col.dtype)
     return table_call(shape, b, (p, q), of_col, of_row, of_o)(col, row)
@@ -590,7 +592,8 @@ wanted = jnp.stack([short[:16].sum(0), short[16:32].sum(0), short[32:].sum(0)])
 print("right:", np.isclose(result, wanted, atol=1e-4).all(axis=1))
 print("too much by:       ", np.round(result - wanted, 4)[2, :4])
 print("rows 8 to 15 of x: ", np.round(short[8:16].sum(0), 4)[:4])
-print("\n" + str(heard[0].message))
+print()
+say(heard[0].message)
 
 # %% [markdown]
 # The tail is not zero. It is whatever the slot held before: the last band came into slot 0, which still had the lower
@@ -603,7 +606,7 @@ print("\n" + str(heard[0].message))
 
 # %% exercise="4.8"
 def band_sums(x: jax.Array, b: int) -> jax.Array:
-    """f32[cdiv(m, b), n] of x: f32[m, n]: row i is the sum of rows b·i to b·i + b − 1, if there are any."""
+    """f32[cdiv(m, b), n] of x: f32[m, n]: row i adds up rows b·i to b·i + b − 1, if there are any."""
     m, n = x.shape
 
     def kernel(x_ref, o_ref):
@@ -631,8 +634,7 @@ check("4.8", band_sums)
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
 # <code>exists = pl.program_id(0) * b + row_in_band < m</code>. Then sum <code>jnp.where(exists, x_ref[...], 0)</code>
-# along axis 0 with <code>keepdims=True</code>. (Multiplying by the mask will not do: 0 · nan is nan. XLA, which runs
-# your kernel here, often makes a choice of such a product and hides it; another compiler may not.)
+# along axis 0 with <code>keepdims=True</code>. (Multiplying by the mask will not do: 0 · nan is nan.)
 # </details>
 
 # %% [markdown]

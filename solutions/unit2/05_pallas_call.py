@@ -20,7 +20,7 @@ from jax.experimental import pallas as real_pl
 from jax.experimental.pallas import tpu as real_pltpu
 
 import pallas_lite as pl
-from autograder import check, personal, progress
+from autograder import check, personal, progress, say
 from pallas_lite import tpu as lite_pltpu
 from pallas_lite.hardware import TPU_V5E
 
@@ -67,7 +67,7 @@ for kernel in spy_kernel, returning_kernel:
     try:
         print(call.trace(numbers).schedule.steps, "steps")
     except pl.SpecError as error:
-        print("SpecError:", error)
+        say("SpecError:", error)
 
 # %% [markdown]
 # - It gets one **ref** for each operand: inputs first, then outputs. A ref is *one block in one slot of SRAM*, and
@@ -161,7 +161,8 @@ for grid, in_specs, operands in slips:
         call = pl.pallas_call(add_kernel, out_shape=x, grid=grid, in_specs=in_specs, out_specs=good)
         call.trace(*operands)
     except pl.PallasLiteError as error:
-        print(f"{type(error).__name__}: {error}\n")
+        say(f"{type(error).__name__}:", error)
+        print()
 
 # %% [markdown]
 # Each message says where, what is wrong, and how to mend it. The first slip is the one of chapter 4, and
@@ -268,7 +269,8 @@ def add_parametrised(x: jax.Array, y: jax.Array, bm: int = 256, bn: int = 256) -
     m, n = x.shape
     block = pl.BlockSpec((bm, bn), lambda i, j: (i, j))
     grid = (pl.cdiv(m, bm), pl.cdiv(n, bn))
-    return pl.pallas_call(add_kernel, out_shape=x, grid=grid, in_specs=[block, block], out_specs=block)(x, y)
+    call = pl.pallas_call(add_kernel, out_shape=x, grid=grid, in_specs=[block, block], out_specs=block)
+    return call(x, y)
     ### END SOLUTION
 
 # %% check="5.2"
@@ -341,8 +343,8 @@ def scale_and_shift_kernel(x_ref, scale_ref, shift_ref, o_ref):
 def scale_and_shift(x: jax.Array, scale: jax.Array, shift: jax.Array, bm: int, bn: int) -> jax.Array:
     """x * scale + shift for x: f32[m, n] and scale, shift: f32[1, n], in blocks of bm × bn and 1 × bn.
 
-    bm divides m and bn divides n. Set `grid`, `tile` (the spec of x and of the output) and `part` (that of
-    scale and of shift).
+    bm divides m and bn divides n. Set `grid`, `tile` (the spec of x and of the output) and `part` (that
+    of scale and of shift).
     """
     m, n = x.shape
     ### BEGIN SOLUTION
@@ -428,7 +430,8 @@ for name, (grid, of_x, of_row) in orders.items():
     call = pl.pallas_call(minus_row_kernel, big, grid=grid, in_specs=[tile, part], out_specs=tile)
     trace = call.trace(big, strip)
     copies, kib = trace.schedule.copies("row"), trace.schedule.sram_bytes / 1024
-    print(f"{name}: {copies:3} copies of row, {kib:g} KiB, {trace.timeline(TPU_V5E).total * 1e6:.2f} µs modelled")
+    µs = trace.timeline(TPU_V5E).total * 1e6
+    print(f"{name}: {copies:3} copies of row, {kib:g} KiB, {µs:.2f} µs modelled")
 
 # %% [markdown]
 # The counts differ a lot and the times hardly at all: a row is small beside x, and its copies hide behind those of x.
@@ -441,7 +444,8 @@ same_block = pl.BlockSpec((512, 512), lambda i, j: (0, 0))
 tile = pl.BlockSpec((512, 512), lambda i, j: (i, j))
 
 for name, other, spec in ("x - y", y, tile), ("x - pattern", pattern, same_block):
-    call = pl.pallas_call(minus_row_kernel, out_shape=x, grid=(8, 8), in_specs=[tile, spec], out_specs=tile)
+    specs = [tile, spec]
+    call = pl.pallas_call(minus_row_kernel, out_shape=x, grid=(8, 8), in_specs=specs, out_specs=tile)
     t = call.trace(x, other).timeline(TPU_V5E)
     copies = t.schedule.copies("row")
     print(f"{name:11}  second operand copied {copies:2}×, {t.total * 1e6:5.1f} µs modelled")
@@ -575,7 +579,7 @@ for b in 128, 256, 512:
 # Choose bm and bn, so that all slots fit into your budget and the modelled time is at most 8 % above bytes / β.
 
 # %% exercise="5.6"
-# blocks = bm, bn: numbers, or formulas in height, width, x_bytes and budget. try_blocks(bm, bn) tries them.
+# blocks = bm, bn: numbers, or formulas in height, width, x_bytes and budget; see try_blocks(bm, bn)
 ### BEGIN SOLUTION
 blocks = budget * 1024 // (2 * width * (x_bytes + 4 + 4)) // 8 * 8, width
 ### END SOLUTION
@@ -622,7 +626,8 @@ def minus_row_with(pl, interpret):
     result = np.asarray(call(a, b))
     seconds = time.perf_counter() - start
     same = (result == a - b).all()
-    print(f"{pl.__name__:25} {seconds:5.2f} s here   interpret: {str(interpret)[:15]:15}  same bits: {same}")
+    how = str(interpret).partition("(")[0]
+    print(f"{pl.__name__:25} {seconds:5.2f} s here   interpret: {how:15}  same bits: {same}")
 
 
 for pallas, interpret in (pl, True), (real_pl, True), (real_pl, real_pltpu.InterpretParams()):
@@ -654,7 +659,8 @@ def old_centred(x, gain, pl, pltpu):
     return pl.pallas_call(
         kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), grid=(m // 32,),
         in_specs=[band, pl.BlockSpec(memory_space=pltpu.ANY)], out_specs=band,
-        compiler_params=pltpu.TPUCompilerParams(dimension_semantics=("parallel",)), interpret=True)(x, gain)
+        compiler_params=pltpu.TPUCompilerParams(dimension_semantics=("parallel",)),
+        interpret=True)(x, gain)
 
 
 a = jax.random.normal(jax.random.key(5), (72, 128))
@@ -663,7 +669,7 @@ for modules in (real_pl, real_pltpu), (lite_pl, lite_pltpu):
     try:
         old_centred(a, gain, *modules)
     except Exception as error:
-        print(f"{modules[0].__name__}: {type(error).__name__}: {error}\n")
+        say(f"{modules[0].__name__}: {type(error).__name__}:", error)
 
 # %% [markdown]
 # The first fault that Python meets hides the next. Mend one line, run again, read on: `pallas_lite` names the way from

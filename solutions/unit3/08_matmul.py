@@ -31,7 +31,8 @@ def product(m, n, k, bm, bn, order="nm", depth=2):
     columns = pl.BlockSpec((k, bn), lambda *ids: (0, ids[order.index("n")]), pipeline_mode=slots)
     tile = pl.BlockSpec((bm, bn), lambda *ids: (ids[order.index("m")], ids[order.index("n")]))
     return pl.pallas_call(product_kernel, jax.ShapeDtypeStruct((m, n), jnp.bfloat16),
-                          grid=(steps[order[0]], steps[order[1]]), in_specs=[rows, columns], out_specs=tile)
+                          grid=(steps[order[0]], steps[order[1]]), in_specs=[rows, columns],
+                          out_specs=tile)
 
 # %%
 M, N, K = 4096, 4096, 1024
@@ -40,8 +41,8 @@ MiB = 2**20
 
 naive = product(M, N, K, 128, 128).trace(x, w).timeline(TPU_V5E)
 arithmetic = 2 * M * N * K / TPU_V5E.matmul_flops
-print(f"{naive.total * 1e6:.0f} µs modelled, {naive.bound}-bound; {arithmetic * 1e6:.0f} µs of arithmetic:"
-      f" {naive.total / arithmetic:.1f} times as long")
+print(f"{naive.total * 1e6:.0f} µs modelled, {naive.bound}-bound;"
+      f" {arithmetic * 1e6:.0f} µs of arithmetic: {naive.total / arithmetic:.1f} times as long")
 
 a, b = jax.random.normal(jax.random.key(0), (64, 32)), jax.random.normal(jax.random.key(1), (32, 96))
 a, b = a.astype(jnp.bfloat16), b.astype(jnp.bfloat16)
@@ -61,7 +62,8 @@ print("and right:", bool((product(64, 96, 32, 16, 32)(a, b) == jnp.dot(a, b)).al
 # %%
 tiles = {b: product(M, N, K, b, b).trace(x, w).timeline(TPU_V5E) for b in (64, 128, 256, 512, 1024)}
 for b, t in tiles.items():
-    print(f"{b:4} × {b:<4}  {t.intensity:5.0f} operations a byte, {t.hbm_bytes['total'] / MiB:5.0f} MiB moved,"
+    moved = t.hbm_bytes["total"] / MiB
+    print(f"{b:4} × {b:<4}  {t.intensity:5.0f} operations a byte, {moved:5.0f} MiB moved,"
           f" {t.sram_bytes / MiB:5.1f} MiB of SRAM, {t.total * 1e6:6.0f} µs, {t.bound}-bound")
 
 _, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
@@ -162,7 +164,8 @@ def matmul(x: jax.Array, y: jax.Array, bm: int, bn: int, bk: int) -> jax.Array:
 
     return pl.pallas_call(
         kernel, jax.ShapeDtypeStruct((m, n), x.dtype), grid=(m // bm, n // bn, k // bk),
-        in_specs=[pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)), pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))],
+        in_specs=[pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+                  pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))],
         out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
         scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)])(x, y)
     ### END SOLUTION
@@ -202,9 +205,11 @@ def in_order(order, m, n, k, bm, bn, bk, depth=2):
     steps, slots = {"m": m // bm, "n": n // bn, "k": k // bk}, pl.Buffered(depth)
 
     def spec(shape, first, second, mode=None):
-        return pl.BlockSpec(shape, lambda *ids: (ids[order.index(first)], ids[order.index(second)]), mode)
+        where = order.index(first), order.index(second)
+        return pl.BlockSpec(shape, lambda *ids: (ids[where[0]], ids[where[1]]), mode)
     call = pl.pallas_call(
-        step_kernel, jax.ShapeDtypeStruct((m, n), jnp.bfloat16), grid=tuple(steps[axis] for axis in order),
+        step_kernel, jax.ShapeDtypeStruct((m, n), jnp.bfloat16),
+        grid=tuple(steps[axis] for axis in order),
         in_specs=[spec((bm, bk), "m", "k", slots), spec((bk, bn), "k", "n", slots)],
         out_specs=spec((bm, bn), "m", "n"),
         scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)])
@@ -252,7 +257,8 @@ print(f"C: grid (m, n, k), k in {mine.cut} blocks")
 ### BEGIN SOLUTION
 of_x, of_w, of_out = (2 * size / MiB for size in (mine.m * mine.k, mine.k * mine.n, mine.m * mine.n))
 down, across = mine.m // mine.bm, mine.n // mine.bn
-prediction = of_x + down * of_w + of_out, across * of_x + of_w + of_out, across * of_x + down * of_w + of_out
+prediction = (of_x + down * of_w + of_out, across * of_x + of_w + of_out,
+              across * of_x + down * of_w + of_out)
 ### END SOLUTION
 
 # %% check="8.2"
@@ -301,11 +307,13 @@ def relu_kernel(y_ref, bias_ref, o_ref):
 
 
 y, bias = jax.ShapeDtypeStruct((M, N), jnp.bfloat16), jax.ShapeDtypeStruct((1, N), jnp.float32)
-tile, strip = pl.BlockSpec((512, 1024), lambda i, j: (i, j)), pl.BlockSpec((1, 1024), lambda i, j: (0, j))
-apart = pl.pallas_call(relu_kernel, y, grid=(8, 4), in_specs=[tile, strip], out_specs=tile).trace(y, bias)
-apart = apart.timeline(TPU_V5E)
+tile = pl.BlockSpec((512, 1024), lambda i, j: (i, j))
+strip = pl.BlockSpec((1, 1024), lambda i, j: (0, j))
+call = pl.pallas_call(relu_kernel, y, grid=(8, 4), in_specs=[tile, strip], out_specs=tile)
+apart = call.trace(y, bias).timeline(TPU_V5E)
 share = apart.schedule.flops * apart.schedule.steps / (2 * M * N * K)
-print(f"a kernel of its own: {apart.total * 1e6:.0f} µs more, or {apart.total / ladder['deeper, 3 slots']:.0%},"
+more = apart.total / ladder["deeper, 3 slots"]
+print(f"a kernel of its own: {apart.total * 1e6:.0f} µs more, or {more:.0%},"
       f" for {share:.1%} of the operations")
 
 # %% [markdown]
@@ -318,9 +326,10 @@ print(f"a kernel of its own: {apart.total * 1e6:.0f} µs more, or {apart.total /
 
 # %% exercise="8.3"
 def dense(x: jax.Array, w: jax.Array, bias: jax.Array, bm: int, bn: int, bk: int) -> jax.Array:
-    """max(x @ w + bias, 0) as bf16[m, n], from one pallas_call on x: bf16[m, k], w: bf16[k, n], bias: f32[1, n].
+    """max(x @ w + bias, 0) as bf16[m, n], by one pallas_call; x: bf16[m, k], w: bf16[k, n].
 
-    bm, bn and bk divide m, n and k. Sum and bias are float32; the result is rounded once.
+    The bias is f32[1, n]; bm, bn and bk divide m, n and k. Sum and bias are float32, and the result is
+    rounded once.
     """
     ### BEGIN SOLUTION
     m, k, n = *x.shape, w.shape[1]
@@ -338,7 +347,8 @@ def dense(x: jax.Array, w: jax.Array, bias: jax.Array, bm: int, bn: int, bk: int
 
     return pl.pallas_call(
         kernel, jax.ShapeDtypeStruct((m, n), x.dtype), grid=(m // bm, n // bn, k // bk),
-        in_specs=[pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)), pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        in_specs=[pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+                  pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
                   pl.BlockSpec((1, bn), lambda i, j, k: (0, j))],
         out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
         scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)])(x, w, bias)
@@ -398,13 +408,14 @@ _, ax = plt.subplots(figsize=(9, 2.6), layout="constrained")
 micros = [seconds * 1e6 for seconds in layer.values()]
 bars = ax.barh(list(layer), micros, color="#56B4E9", edgecolor="#222222")
 slowest = max(layer.values())
-labels = [f"{seconds * 1e6:.0f} µs: {slowest / seconds:.1f} times as fast" for seconds in layer.values()]
+labels = [f"{seconds * 1e6:.0f} µs: {slowest / seconds:.1f} times as fast"
+          for seconds in layer.values()]
 ax.bar_label(bars, labels, padding=4, fontsize=9)
 ax.axvline(arithmetic * 1e6, color="#222222", lw=1, ls="--")
 ax.invert_yaxis()
 ax.set_xlim(0, 1.25e6 * slowest)
 ax.spines[["top", "right"]].set_visible(False)
-ax.set_xlabel("modelled time of the layer on a TPU v5e (µs); dashed: the arithmetic of the product alone",
+ax.set_xlabel("modelled time of the layer on a TPU v5e (µs); dashed: the product's arithmetic alone",
               fontsize=9)
 plt.show()
 
@@ -478,9 +489,10 @@ def one_product_kernel(x_ref, y_ref, o_ref):
 
 
 def batched(x: jax.Array, y: jax.Array, bm: int, bn: int) -> jax.Array:
-    """x[b] @ y[b] for every b: x is f32[B, m, k], y is f32[B, k, n]; bm divides m, bn divides n, k stays whole.
+    """x[b] @ y[b] for every b: x is f32[B, m, k], y is f32[B, k, n].
 
-    Set `grid`, and `rows`, `columns` and `tile`: the specs of x, y and the output.
+    bm divides m, bn divides n, k stays whole. Set `grid`, and `rows`, `columns` and `tile`: the specs of
+    x, y and the output.
     """
     (B, m, k), n = x.shape, y.shape[2]
     ### BEGIN SOLUTION
@@ -490,7 +502,8 @@ def batched(x: jax.Array, y: jax.Array, bm: int, bn: int) -> jax.Array:
     tile = pl.BlockSpec((None, bm, bn), lambda b, i, j: (b, i, j))
     ### END SOLUTION
     out = jax.ShapeDtypeStruct((B, m, n), x.dtype)
-    return pl.pallas_call(one_product_kernel, out, grid=grid, in_specs=[rows, columns], out_specs=tile)(x, y)
+    call = pl.pallas_call(one_product_kernel, out, grid=grid, in_specs=[rows, columns], out_specs=tile)
+    return call(x, y)
 
 # %% check="8.5"
 check("8.5", batched)

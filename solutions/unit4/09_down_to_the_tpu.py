@@ -15,7 +15,7 @@ from jax.experimental import pallas as real_pl
 from jax.experimental.pallas import tpu as real_pltpu
 
 import pallas_lite as pl
-from autograder import check, personal, progress
+from autograder import check, personal, progress, say
 from pallas_lite import tpu as pltpu
 from pallas_lite.hardware import TOY, TPU_V5E
 
@@ -164,7 +164,7 @@ minus_row = pl.pallas_call(minus_row_kernel, out_shape=big, grid=(n // bn, m // 
 if prediction is ...:
     print("Once you have a prediction in exercise 9.1, run this cell again.")
 else:
-    print(minus_row.trace(big, strip).lower("tpu").summary())
+    say(minus_row.trace(big, strip).lower("tpu").summary())
 
 # %% [markdown]
 # ## Two slots are enough, on a TPU
@@ -174,7 +174,8 @@ else:
 
 # %%
 three = real_pl.BlockSpec((8, 128), lambda i: (i, 0), pipeline_mode=real_pl.Buffered(3))
-real_double = real_pl.pallas_call(double_kernel, out_shape=x, grid=(8,), in_specs=[three], out_specs=three)
+real_double = real_pl.pallas_call(double_kernel, out_shape=x, grid=(8,), in_specs=[three],
+                                  out_specs=three)
 try:
     jax.jit(real_double).trace(x).lower(lowering_platforms=("tpu",))
 except Exception as error:  # of a kind that jax keeps private
@@ -198,7 +199,8 @@ for b in 128, 256, 512:
         grid = 4096 // b, 4096 // b
         add = pl.pallas_call(add_kernel, large, grid=grid, in_specs=[spec, spec], out_specs=spec)
         times.append(add.trace(large, large).timeline(TPU_V5E))
-    print(f"{b:4} × {b:<4}  ", *(f"{t.total * 1e6:9.1f}" for t in times), f"   {times[0].bound}-bound with 2")
+    bound = f"   {times[0].bound}-bound with 2"
+    print(f"{b:4} × {b:<4}  ", *(f"{t.total * 1e6:9.1f}" for t in times), bound)
 
 # %% [markdown]
 # Small blocks gain a lot: they are latency-bound, and more slots keep more copies on the way. But 512 × 512 with two
@@ -223,7 +225,7 @@ for b in 128, 256, 512:
 
 # %%
 def call_on_hbm(kernel, x, slots=2):
-    """A call of a kernel with copies of its own: arrays in HBM, slots of 8 rows, a semaphore for each slot."""
+    """A call of a kernel with copies of its own: arrays in HBM, slots of 8 rows, a semaphore each."""
     in_hbm = pl.BlockSpec(memory_space=pl.ANY)
     buffer = pltpu.VMEM((slots, 8, 128), jnp.float32)
     semaphores = pltpu.SemaphoreType.DMA((slots,))
@@ -378,7 +380,7 @@ real_buffer = real_pltpu.VMEM((2, 8, 128), jnp.float32)
 real_semaphores = real_pltpu.SemaphoreType.DMA((2,))
 real_thrifty = real_pl.pallas_call(thrifty(real_pl, real_pltpu), out_shape=x,
                                    in_specs=[real_hbm], out_specs=real_hbm,
-                                   scratch_shapes=[real_buffer, real_buffer, real_semaphores, real_semaphores])
+                                   scratch_shapes=[real_buffer] * 2 + [real_semaphores] * 2)
 lowered = jax.jit(real_thrifty).trace(x).lower(lowering_platforms=("tpu",)).as_text()
 print("real Pallas makes a TPU program of it, without a word:   ", "tpu_custom_call" in lowered)
 try:
@@ -388,7 +390,8 @@ except pl.NotSupportedError:
     print("(no TPU compiler is installed here; where it is, it takes the program, without a word)")
 
 trace = call_on_hbm(thrifty(pl, pltpu), x).trace(x)
-print(trace.hazards[0], end="\n\n")
+say(trace.hazards[0])
+print()
 try:
     trace.lower("tpu")
 except pl.PallasLiteError as error:
@@ -503,7 +506,8 @@ if verdicts is ...:
 else:
     for kernel in kernel_a, kernel_b, kernel_c, kernel_d:
         found = call_on_hbm(kernel, x).trace(x).hazards
-        print(f"{kernel.__name__}: {len(found)} hazard{'s' * (len(found) != 1)}.", *map(str, found[:1]), "\n")
+        say(f"{kernel.__name__}: {len(found)} hazard{'s' * (len(found) != 1)}.", *found[:1])
+        print()
 
 # %% [markdown]
 # ## What a compiler does mind
@@ -531,14 +535,16 @@ def asked(rows, columns, m=2000, n=1280):
 
 
 for height, width in (8, 128), (100, 1280), (200, 100), (4, 128):
-    print(f"{height:4} × {width:<5} {asked(height, width)}")
+    say(f"{height:4} × {width:<5} {asked(height, width)}")
 
 four = real_pl.BlockSpec((4, 128), lambda i: (i, 0))
-real_double = real_pl.pallas_call(double_kernel, out_shape=x, grid=(16,), in_specs=[four], out_specs=four)
+real_double = real_pl.pallas_call(double_kernel, out_shape=x, grid=(16,), in_specs=[four],
+                                  out_specs=four)
 try:
     jax.jit(real_double).trace(x).lower(lowering_platforms=("tpu",))
 except ValueError as error:
-    print("\nreal Pallas, of 4 × 128:", str(error).partition(". ")[0])
+    print()
+    say("real Pallas, of 4 × 128:", str(error).partition(". ")[0])
 
 # %% [markdown]
 # - Columns: whole multiples of 128, or all that the array has.
@@ -583,8 +589,8 @@ for limit in taken, taken - 1024:
 
 # %%
 for machine in pl.hardware.TPU_V5E, pl.hardware.TPU_V5P, pl.hardware.TPU_V6E:
-    print(f"{machine.name}: a kernel may use {machine.sram_bytes / 2**20:g} MiB of "
-          f"{machine.physical_sram_bytes / 2**20:.2f} MiB   ({machine.sources['physical_sram_bytes']})")
+    say(f"{machine.name}: a kernel may use {machine.sram_bytes / 2**20:g} MiB of "
+        f"{machine.physical_sram_bytes / 2**20:.2f} MiB   ({machine.sources['physical_sram_bytes']})")
 
 # %% [markdown]
 # ### Exercise 9.4 · Make it compile, and make it fast
@@ -595,13 +601,14 @@ for machine in pl.hardware.TPU_V5E, pl.hardware.TPU_V5P, pl.hardware.TPU_V6E:
 def in_tiles(x: jax.Array) -> jax.Array:
     """2·x for x: f32[m, n], by double_kernel. m is a multiple of 8, n any number of columns up to 2500.
 
-    Every copy keeps to tiles, all slots fit 16 MiB, and the time is at most 1.2 · (bytes in + bytes out) / β.
+    Copies keep to tiles, all slots fit 16 MiB, and the time is at most 1.2 · (bytes in and out) / β.
     """
     ### BEGIN SOLUTION
     m, n = x.shape
     # All columns, whatever their number, and many rows: a block of 256 rows hides its latency.
     spec = pl.BlockSpec((256, n), lambda i: (i, 0))
-    call = pl.pallas_call(double_kernel, out_shape=x, grid=(pl.cdiv(m, 256),), in_specs=[spec], out_specs=spec)
+    grid = (pl.cdiv(m, 256),)
+    call = pl.pallas_call(double_kernel, out_shape=x, grid=grid, in_specs=[spec], out_specs=spec)
     return call(x)
     ### END SOLUTION
 

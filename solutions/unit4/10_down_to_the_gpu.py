@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pallas_lite as pl
-from autograder import check, personal, progress, recorded
+from autograder import check, personal, progress, recorded, say
 from pallas_lite import tpu as pltpu
 from pallas_lite.hardware import H100, TPU_V5E
 
@@ -65,11 +65,12 @@ print(f"right: {right.mean():.1%} of the result")
 
 # %%
 trace = total_of(x, all_parallel).trace(x)
-print(trace.hazards[0], end="\n\n")
+say(trace.hazards[0])
+print()
 try:
     trace.lower("triton").as_text()
 except pl.PallasLiteError as error:
-    print(error)
+    say(error)
 
 # %% [markdown]
 # ## A grid without an order
@@ -107,7 +108,7 @@ def running_sum(x_ref, o_ref, sum_ref):  # grid (m // 64,): x and o take (i, 0);
     sum_ref[...] = o_ref[-1:, :]
 
 
-def matmul(x_ref, y_ref, o_ref, sum_ref):  # grid (n // 64, m // 64, k // 64) at (j, i, t): o takes (i, j)
+def matmul(x_ref, y_ref, o_ref, sum_ref):  # grid (n // 64, m // 64, k // 64), (j, i, t): o takes (i, j)
     @pl.when(pl.program_id(2) == 0)
     def _():
         sum_ref[...] = jnp.zeros_like(sum_ref)
@@ -120,7 +121,8 @@ def matmul(x_ref, y_ref, o_ref, sum_ref):  # grid (n // 64, m // 64, k // 64) at
 # %% exercise="10.1"
 # axes = {"scale": (…, …), "column_sums": (…, …), "running_sum": (…,), "matmul": (…, …, …)}
 ### BEGIN SOLUTION
-axes = {"scale": ("parallel", "parallel"), "column_sums": ("parallel", "arbitrary"), "running_sum": ("arbitrary",),
+axes = {"scale": ("parallel", "parallel"), "column_sums": ("parallel", "arbitrary"),
+        "running_sum": ("arbitrary",),
         "matmul": ("parallel", "parallel", "arbitrary")}
 ### END SOLUTION
 
@@ -258,7 +260,8 @@ def product(m, n, k, blocks, stages):
     y_spec = pl.BlockSpec((bk, bn), lambda j, i, t: (t, j), pl.Buffered(stages))
     marks = pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary"))
     return pl.pallas_call(matmul, o, grid=(n // bn, m // bm, k // bk), in_specs=[x_spec, y_spec],
-                          out_specs=pl.BlockSpec((bm, bn), lambda j, i, t: (i, j)), compiler_params=marks,
+                          out_specs=pl.BlockSpec((bm, bn), lambda j, i, t: (i, j)),
+                          compiler_params=marks,
                           scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)]).trace(x, y)
 
 
@@ -325,9 +328,9 @@ def add_with(stages):
     """An add of f32[512, 512] in blocks of 64 × 64; the columns are a loop."""
     array = jax.ShapeDtypeStruct((512, 512), jnp.float32)
     deep = pl.BlockSpec((64, 64), lambda i, j: (i, j), pl.Buffered(stages))
+    marks = pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary"))
     call = pl.pallas_call(add_kernel, array, grid=(8, 8), in_specs=[deep, deep],
-                          out_specs=pl.BlockSpec((64, 64), lambda i, j: (i, j)),
-                          compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")))
+                          out_specs=pl.BlockSpec((64, 64), lambda i, j: (i, j)), compiler_params=marks)
     return call.trace(array, array)
 
 
@@ -336,7 +339,7 @@ try:
     print("Mosaic GPU:", add_with(4).lower("mosaic_gpu").shared_memory())
 except pl.NotSupportedError as error:
     block = 64 * 64 * 4
-    print(error)
+    say(error)
     print("It would say:", {"x": 4 * block, "y": 4 * block, "o": 2 * block, "barriers": 2 * 4 * 8})
 
 # %% [markdown]

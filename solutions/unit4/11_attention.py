@@ -88,9 +88,10 @@ print("maximum taken off:", np.exp(x - x.max()) / np.exp(x - x.max()).sum())
 
 # %% exercise="11.1"
 def running(m, l, block):  # noqa: E741
-    """m, l: f32[rows], of the blocks so far (-inf and 0 before the first); block: f32[rows, keys], scores.
+    """m, l: f32[rows], of the blocks so far (-inf and 0 before the first); block: f32[rows, keys].
 
-    Returns the new m and l: f32[rows] each, with l = Σ exp(score − m) over all keys so far, row by row.
+    `block` holds scores. Returns the new m and l: f32[rows] each, with l = Σ exp(score − m) over all
+    keys so far, row by row.
     """
     ### BEGIN SOLUTION
     new = np.maximum(m, block.max(axis=1))
@@ -173,10 +174,13 @@ def look(q_ref, k_ref, v_ref, o_ref):
 
 q_spec, k_spec = pl.BlockSpec((16, 8), of_queries), pl.BlockSpec((16, 8), of_keys)
 small = jax.ShapeDtypeStruct((64, 8), jnp.float32)
-trace = pl.pallas_call(look, small, grid=(4, 4), in_specs=[q_spec, k_spec, k_spec], out_specs=q_spec).trace(
-    small, small, small)
+specs = [q_spec, k_spec, k_spec]
+call = pl.pallas_call(look, small, grid=(4, 4), in_specs=specs, out_specs=q_spec)
+trace = call.trace(small, small, small)
 print({name: trace.schedule.copies(name) for name in ("q", "k", "v", "o")})
-print(trace.schedule.table(fold=8))
+print("blocks, step by step:")
+for name in "qkvo":
+    print(f"  {name} ", *(f"{row:2}" for row, _ in trace.schedule.blocks(name)))
 
 # %% [markdown]
 # A block of queries and its block of the result stay for a whole row of steps; keys and values stream by. The result
@@ -253,7 +257,8 @@ def attention_kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
         l_ref[...] = jnp.zeros_like(l_ref)
         acc_ref[...] = jnp.zeros_like(acc_ref)
 
-    scores = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32) / math.sqrt(q_ref.shape[1])
+    scores = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32)
+    scores = scores / math.sqrt(q_ref.shape[1])
     new = jnp.maximum(m_ref[...], scores.max(axis=1, keepdims=True))
     weights, shrink = jnp.exp(scores - new), jnp.exp(m_ref[...] - new)
     values = jnp.dot(weights.astype(v_ref.dtype), v_ref[...], preferred_element_type=jnp.float32)
@@ -271,9 +276,10 @@ def one_call(n, d, dtype, bq, bk, depth=2):
     queries = pl.BlockSpec((bq, d), lambda i, j: (i, 0))
     keys = pl.BlockSpec((bk, d), lambda i, j: (j, 0), pipeline_mode=pl.Buffered(depth))
     scratch = [pltpu.VMEM((bq, width), jnp.float32) for width in (1, 1, d)]
+    marks = pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary"))
     return pl.pallas_call(attention_kernel, array(n, d, dtype), grid=(n // bq, n // bk),
                           in_specs=[queries, keys, keys], out_specs=queries, scratch_shapes=scratch,
-                          compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "arbitrary")))
+                          compiler_params=marks)
 
 
 fused = one_call(N, D, jnp.bfloat16, 512, 512).trace(*[array(N, D)] * 3)
@@ -526,7 +532,7 @@ for line in text.splitlines():
 
 # %%
 def ring_attention(q, k, v, devices):
-    """Each device's keys and values go once round the ring; the online softmax takes them in any order."""
+    """Each device's keys and values go round the ring once; the online softmax takes any order."""
     n, d = q.shape
     own = [np.split(np.asarray(a), devices) for a in (q, k, v)]
     rows = n // devices
@@ -570,8 +576,8 @@ network = TOY.with_(name="a hop of 1 + 3 µs", alpha=3e-6)
 _, axes = plt.subplots(2, figsize=(9, 4.4), layout="constrained")
 for ax, step_us in zip(axes, (2, 5), strict=True):
     t = pl.timeline(pl.record(ring, 8), network, step_seconds=step_us * 1e-6)
-    pl.plot_timeline(t, ax, limit=46e-6,
-                     title=f"a step of {step_us} µs: {t.total * 1e6:.0f} µs, core busy {t.utilisation:.0%}")
+    title = f"a step of {step_us} µs: {t.total * 1e6:.0f} µs, core busy {t.utilisation:.0%}"
+    pl.plot_timeline(t, ax, limit=46e-6, title=title)
 plt.show()
 
 # %% [markdown]

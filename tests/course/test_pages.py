@@ -14,6 +14,7 @@ from autograder.selftest import planted
 from .test_course import SOURCES, every_chapter, released
 
 SCREEN = 45  # lines of a cell, hints not counted: they are folded
+MARGIN = 105  # letters that JupyterLab shows beside its list of files, on a screen that is 1280 wide
 load("autograder.checks")
 WRONG, RIGHT = planted("autograder.mutants")
 # Other tests register exercises of their own.
@@ -29,6 +30,12 @@ def unfolded(cell):
 def test_no_cell_is_longer_than_a_screen(source):
     lengths = {cell.source[:50]: len(unfolded(cell).strip().split("\n")) for cell in released(source).cells}
     assert {start: n for start, n in lengths.items() if n > SCREEN} == {}
+
+
+@every_chapter
+def test_no_line_of_code_is_cut_at_the_margin(source):
+    lines = [line for cell in released(source).cells if cell.cell_type == "code" for line in cell.source.split("\n")]
+    assert [line for line in lines if len(line) > MARGIN] == []
 
 
 @every_chapter
