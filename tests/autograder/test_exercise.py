@@ -133,6 +133,16 @@ def test_nothing_reaches_stderr(capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_nbgraders_validate_button_is_told_the_reason(monkeypatch, capsys):
+    """It shows what a cell that does not pass wrote to stderr; else it says "Partial credit" of any answer."""
+    monkeypatch.setenv("NBGRADER_VALIDATING", "1")
+    Result("90.2", "A number", 0.0, 1.0, "wrong", "Too high.", nudge="Both ways at once.")._repr_mimebundle_()
+    told = capsys.readouterr().err
+    assert "Exercise 90.2 · A number: not right yet" in told and "Both ways at once." in told
+    Result("90.2", "A number", 1.0, 1.0, "right", "Well done.")._repr_mimebundle_()
+    assert capsys.readouterr().err == ""
+
+
 def test_a_fault_of_the_check_is_not_the_learners():
     @exercise("91.1", "Broken", points=1)
     def broken(answer, trial):
