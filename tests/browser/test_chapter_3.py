@@ -56,7 +56,7 @@ def test_a_learner_runs_it_moves_a_slider_and_solves_an_exercise(chapter):
     before = picture(cell)
     chapter.shot("3-explorer")
     sliders = cell.find_elements(By.CSS_SELECTOR, ".noUi-handle")
-    assert len(sliders) == 5
+    assert len(sliders) == 6
     chapter.driver.execute_script("arguments[0].focus()", sliders[1])
     started = time.monotonic()
     chapter.keys(Keys.ARROW_RIGHT)
