@@ -288,5 +288,9 @@ def _details(result: Result) -> dict[str, str]:
 
 
 def clean(text: str, most: int = 20_000) -> str:
-    """A text that a student may have written, without control characters that a terminal would obey."""
-    return re.sub(r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]", " ", text)[:most]
+    """A text that a student may have written, without what a terminal would obey, a reader not see, or a file not hold.
+
+    Those are control characters, signs that turn or hide text, and halves of surrogate pairs.
+    """
+    unwanted = r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+    return re.sub(unwanted, " ", text[:10 * most])[:most]

@@ -3,12 +3,15 @@
 A learner's code that overruns or ends takes one fork of the worker with it; the worker goes on with a fresh one. A
 worker that does not keep to this, or talks junk, is dead: it is killed with all its processes; the caller starts anew.
 """
+import contextlib
+import glob
 import os
 import select
 import signal
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from .exercise import AnswerFailed
@@ -17,6 +20,9 @@ from .inside import wire
 from .sandbox import Sandbox
 
 OVERRUN = "your code ran past the time limit: look for a loop that does not end"
+TOO_MUCH = "your code used more memory than is allowed, all its processes together"
+LOOK = 0.5  # seconds between two looks at a busy worker's memory
+PAGE = os.sysconf("SC_PAGE_SIZE")
 WALL = 4.0
 GRACE = 1.0  # seconds that a worker has to end what ran past its limit, before it is killed itself
 START_LIMIT = 120.0  # seconds; a worker takes two, on a machine that is not overloaded
@@ -141,9 +147,12 @@ class Worker:
     def _wait(self, fd: int, event: int, deadline: float) -> None:
         poll = select.poll()
         poll.register(fd, event)
-        left = deadline - time.monotonic()
-        if left <= 0 or not poll.poll(left * 1000):
-            raise WorkerDied(OVERRUN)
+        while (left := deadline - time.monotonic()) > 0:
+            if poll.poll(min(left, LOOK) * 1000):
+                return
+            if memory_of(self._process.pid) > self._sandbox.limits.total:
+                raise WorkerDied(TOO_MUCH)
+        raise WorkerDied(OVERRUN)
 
     def close(self) -> None:
         """Kills the worker and everything it started. May be called again."""
@@ -160,6 +169,22 @@ class Worker:
     def __del__(self):
         if getattr(self, "_process", None) is not None and not self.dead:
             self.close()
+
+
+def memory_of(pid: int) -> int:
+    """Bytes in memory of a process and all below it. The kernel's own limits are for each process alone."""
+    below: dict[int, list[int]] = {}
+    pages = {}
+    for path in glob.iglob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            number, fields = int(path.split("/")[2]), Path(path).read_text(errors="replace").rpartition(")")[2].split()
+            below.setdefault(int(fields[1]), []).append(number)
+            pages[number] = int(fields[21])
+    total, left = 0, [pid]
+    while left:
+        total += pages.get(here := left.pop(), 0)
+        left += below.get(here, [])
+    return total * PAGE
 
 
 def _epitaph(status: Any) -> str:

@@ -157,7 +157,7 @@ def replacing(path: Path, encoding: str = "utf-8"):
     """A file to write to, which takes the place of `path` at the end of the block, whole."""
     fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        with os.fdopen(fd, "w", encoding=encoding, newline="") as file:
+        with os.fdopen(fd, "w", encoding=encoding, errors="backslashreplace", newline="") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -33,6 +33,7 @@ class Limits:
     """What a worker may use."""
 
     memory: int = 4 * 2**30  # bytes of address space a process; JAX alone reserves 1.6 GiB
+    total: int = 5 * 2**30  # bytes in memory, all processes together: remote.py looks at them while it waits
     processes: int = 256  # threads count; JAX alone has 17
     disk: int = 256 * 2**20  # bytes in its work folder, which lies in memory
     cpu: int = 900  # seconds a process

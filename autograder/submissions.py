@@ -6,13 +6,14 @@ nbgrader has it, or <student>/<notebook>.ipynb.
 """
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from .course import Course
-from .transplant import Unreadable, load
+from .transplant import LARGEST, Unreadable, load
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,12 @@ class Submission:
     def digest(self) -> str:
         """A hash of the contents: the same files give the same digest, whatever they are called."""
         total = hashlib.sha256()
-        for path in self.paths:
+        for path in map(Path, self.paths):
             try:
-                total.update(hashlib.sha256(Path(path).read_bytes()).digest())
+                if not path.is_file():  # reading a pipe could take for ever
+                    raise OSError
+                with path.open("rb") as file:  # not more than is ever graded
+                    total.update(hashlib.sha256(file.read(LARGEST + 1)).digest())
             except OSError:
                 total.update(b"?")
         return total.hexdigest()
@@ -76,26 +80,35 @@ def find(paths: list[str], course: Course) -> list[Submission]:
     """All submissions below these paths, sorted by student. A path without any gives one with a `problem`."""
     found: list[Submission] = []
     for path in map(Path, paths):
-        if not path.exists():
-            found.append(Submission(path.stem, (str(path),), problem="there is no such file or folder"))
-        elif path.is_file():
-            found.append(Submission(path.stem, (str(path),)))
-        else:
+        if path.is_dir():
             found += _folder(path, course)
+        elif path.is_file() or not os.path.lexists(path):
+            problem = "" if path.is_file() else "there is no such file or folder"
+            found.append(Submission(path.stem, (str(path),), problem=problem))
+        else:
+            found.append(_no_file(path))
     # The same file named twice is one submission.
     return sorted(dict.fromkeys(found), key=lambda s: (_natural(s.student), s.paths))
 
 
 def _folder(path: Path, course: Course) -> list[Submission]:
     names = {n.name for n in course.notebooks}
-    here = sorted(p for p in path.glob("*.ipynb") if p.is_file())
+    loose = sorted(p for p in path.glob("*.ipynb") if not p.is_dir())
+    # A link could lead to another student's answers.
+    here = [p for p in loose if p.is_file() and not p.is_symlink()]
     folders = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
     if here and all(p.stem in names for p in here) or not here and any(f.name in course.units for f in folders):
         return [_student(path, course)]
-    found = [Submission(p.stem, (str(p),)) for p in here] + [_student(f, course) for f in folders]
+    found = [Submission(p.stem, (str(p),)) if p in here else _no_file(p) for p in loose]
+    found += [_no_file(f) if f.is_symlink() else _student(f, course) for f in folders]
     if not found:
         found.append(Submission(path.name, (str(path),), problem="there is no notebook in this folder"))
     return found
+
+
+def _no_file(path: Path) -> Submission:
+    what = "a link to another one" if path.is_symlink() else "no ordinary file"
+    return Submission(path.stem, (str(path),), problem=f"this is {what}: hand in the notebook itself")
 
 
 def _student(path: Path, course: Course) -> Submission:

@@ -16,6 +16,10 @@ from .course import Course, Notebook, Test, cell_ids
 from .needed import needed
 
 LARGEST = 50 * 2**20  # bytes of a notebook; outputs count
+MOST_PARTS = 2_000_000  # lists and dictionaries in it
+NO_NOTEBOOKS = {  # how other files begin that come in under the name of a notebook
+    b"<!doctype": "it is a web page. Download the file itself", b"<html": "it is a web page. Download the file itself",
+    b"pk\x03\x04": "it is a zip file. Hand in the notebook that is in it", b"%pdf": "it is a PDF"}
 
 
 class Unreadable(Exception):
@@ -49,16 +53,21 @@ def read_notebook(path: Path) -> Any:
     raw = load(path)
     if not raw.strip():
         raise Unreadable("the file is empty")
+    if raw.count(b"[") + raw.count(b"{") > MOST_PARTS:  # read, it would take a hundred times its size
+        raise Unreadable("the file has millions of parts; clear its outputs and hand it in again")
+    text = _text(raw)
     try:
-        text = raw.decode("utf-8-sig").strip()
         data = json.loads(text)
-    except UnicodeDecodeError:
-        raise Unreadable("this is not a notebook: it is not text") from None
     except (ValueError, RecursionError) as error:
         if text.startswith("{") and not text.endswith("}"):
             raise Unreadable("the file is cut off: it was not saved or uploaded to its end") from None
+        if any(line.startswith(("<<<<<<< ", ">>>>>>> ")) for line in text.split("\n")):
+            raise Unreadable("git has put its marks of a conflict (<<<<<<<) into the file: keep one version") from None
+        what = next((what for start, what in NO_NOTEBOOKS.items() if raw[:200].lstrip().lower().startswith(start)),
+                    "" if "\ufffd" not in text else "it is not text")
         where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise Unreadable(f"this is not a notebook: a notebook is a JSON file, and this is none{where}") from None
+        raise Unreadable("this is not a notebook: " + (
+            what or f"a notebook is a JSON file, and this is none{where}")) from None
     if not isinstance(data, dict) or not isinstance(data.get("nbformat"), int):
         raise Unreadable("this is not a notebook: it has no nbformat")
     try:
@@ -68,12 +77,21 @@ def read_notebook(path: Path) -> Any:
         for cell in notebook.cells:
             if not isinstance(cell.source, str):
                 cell.source = "".join(cell.source)
+            cell.source = cell.source.replace("\r\n", "\n")
             if not isinstance(cell.metadata, dict):
                 raise TypeError("a cell's metadata is no dictionary")
         return notebook
     except Exception as error:
         reason = str(error).split("\n")[0][:200]
         raise Unreadable(f"the notebook's format is damaged (nbformat {data['nbformat']}): {reason}") from None
+
+
+def _text(raw: bytes) -> str:
+    """The text of a file. UTF-16 is what Notepad saves; of any other encoding, most signs can still be read."""
+    try:
+        return raw.decode(json.detect_encoding(raw)).lstrip("\ufeff").strip()
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "replace").lstrip("\ufeff").strip()
 
 
 def recognise(notebook: Any, course: Course) -> Notebook:

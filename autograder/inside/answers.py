@@ -97,7 +97,7 @@ def _plan(target, *arrays):
     if any(c.manual for c in _planned):
         return {"manual": True}
     leaves = list(result) if type(result) in (tuple, list) else [result]
-    places = [_place(a, calls.results) for a in leaves if isinstance(a, jax.Array)]
+    places = [_place(a, calls.results[:MOST_CALLS]) for a in leaves if isinstance(a, jax.Array)]
     known = leaves and len(places) == len(leaves) and None not in places
     return {"calls": [_told(c, took, given, calls.results[:k]) for k, (c, took) in
                       enumerate(zip(_planned, calls.operands, strict=False))],

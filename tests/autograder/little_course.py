@@ -6,6 +6,7 @@ import numpy as np
 from nbformat import v4
 
 import pallas_lite as pl
+from autograder.checks.kernels import insist_made_by
 from autograder.exercise import Wrong, exercise
 from autograder.handle import close, same_array
 
@@ -42,6 +43,7 @@ def kernel(answer, trial):
     same_array(run.result, x + 1)
     if run.made != 1 or run.calls[0].grid != (2,):
         raise Wrong("The kernel should run in two steps.", got=[c.grid for c in run.calls])
+    insist_made_by(run.calls[0], 0, x + 1, "")
 
 
 SETUP = """import numpy as np

@@ -1,0 +1,118 @@
+"""Answers that would harm the grader, the machine, or the students beside them. Each costs its own exercise only."""
+from .corpus import ANY, Program, pack
+from .forging import PIPE
+
+FORK_BOMB = """import os
+try:
+    while True:
+        if os.fork() == 0:
+            while True: pass
+except OSError:
+    os._exit(7)"""
+SWALLOW = """import signal
+for s in (signal.SIGPROF, signal.SIGALRM, signal.SIGTERM, signal.SIGINT): signal.signal(s, signal.SIG_IGN)
+while True:
+    try:
+        while True: pass
+    except BaseException: pass"""
+CLAIMS = """import os, socket
+seen = []
+try:
+    socket.create_connection(("1.1.1.1", 53), timeout=1)
+    seen.append("network")
+except OSError: pass
+for folder, below, files in os.walk("/"):
+    below[:] = [b for b in below if folder != "/" or b not in ("proc", "usr")]
+    seen += [f for f in files + below if f in ("little_course.py", "90_little.ipynb", "gradebook.db", "mutants")]
+seen += [p for p in os.listdir("/proc") if p.isdigit() and int(p) > 90]
+seen += ["root"] * (os.getuid() == 0)
+for path in ("/course/x", "/usr/x", "/etc/x", "/x", "/dev/x"):
+    try: open(path, "w"); seen.append(path)
+    except OSError: pass
+assert not seen, seen
+"""
+
+LOOPS = [
+    Program("ends Python", ANY, "import os\nos._exit(1)", "ended Python (exit status 1)"),
+    Program("ends when it is called", "90.1", "def loop(*_):\n    import os\n    os.kill(os.getpid(), 11)", "SIGSEGV"),
+    Program("16 GB", ANY, "x = [0] * (16 * 10**9 // 8)", "MemoryError"),
+    Program("raises what is no Exception", ANY, "raise KeyboardInterrupt", "KeyboardInterrupt"),
+    Program("recursion without end", ANY, "import sys\nsys.setrecursionlimit(10**9)\n"
+            "def f(n): return f(n + 1) + 1\nf(0)"),
+    Program("an endless recursion, caught by Python", ANY, "def f(n): return f(n + 1) + 1\nf(0)", "RecursionError"),
+]
+NUMBERS = [
+    Program("loops for ever", ANY, "while True: pass", "past the time limit"),
+    Program("swallows every interrupt", ANY, SWALLOW, "past the time limit"),
+    Program("a fork bomb", ANY, FORK_BOMB),
+    Program("input()", ANY, "input()", "EOFError"),
+    Program("exit()", "90.2", "exit()\ntime = ...", "not done"),
+    Program("raise SystemExit", ANY, "raise SystemExit", "SystemExit"),
+    Program("junk on the pipe", ANY, PIPE + "send(b'\\0\\0\\0\\2{}' * 9)", "no answer"),
+    Program("a message of 4 GB on the pipe", ANY, PIPE + "send(b'\\xff' * 4096)", "no answer"),
+    Program("nested a hundred thousand deep", "90.2", "time = []\nfor _ in range(10**5): time = [time]",
+            "nested too deeply"),
+    Program("a list that holds itself", "90.2", "time = []\ntime.append(time)", "nested too deeply"),
+    Program("a list of ten million", "90.2", "time = [1.5] * 10**7", "more than a message may hold"),
+    Program("a message without end", ANY, "raise ValueError('x' * 50_000_000)", "ValueError: xxx"),
+    Program("half a surrogate pair", ANY, "raise ValueError('\\ud800 \\udfff')", "ValueError"),
+    Program("what a terminal obeys", ANY, "raise ValueError('\\x1b[2J\\x1b]0;owned\\x07\\u202e\\u2028\\r' + '[bold]')",
+            "[bold]"),
+    Program("an error that cannot be shown", ANY, "class E(Exception):\n    def __str__(s): raise s\nraise E", "E"),
+    Program("a text that lies about its length", ANY, "class S(str):\n    def __getitem__(s, i): return 9\n"
+            "class E(Exception):\n    def __str__(s): return S('x')\nraise E"),
+]
+FUNCTIONS = [
+    Program("loops when it is called", "90.3", "def double(x):\n    while True: pass", "past the time limit"),
+    Program("fills its disk", ANY, "with open('x', 'wb') as f:\n    for _ in range(2000): f.write(bytes(10**6))",
+            "No space left"),
+    Program("a gigabyte as its answer", "90.3", "def double(x): return np.zeros(2**28, 'f4')", "more than a message"),
+    Program("thousands of arrays", "90.3", "def double(x): return [x] * 5000", "more than a message may hold"),
+    Program("closes every file", "90.3", "def double(x):\n    import os\n    os.closerange(0, 500)\n    return 2 * x"),
+    Program("a storm of signals", "90.3", "import os, signal, threading\n"
+            "def storm():\n    while True: os.kill(os.getpid(), signal.SIGINT)\n"
+            "def double(x):\n    threading.Thread(target=storm, daemon=True).start()\n    while True: pass"),
+    Program("an error of a class that lies", "90.3", "class M(type):\n    __name__ = property(lambda c: 1 / 0)\n"
+            "class E(Exception, metaclass=M): pass\ndef double(x): raise E"),
+    Program("a syntax error about nothing", "90.3", "def double(x): raise SyntaxError('no', (1, 2, 3, 4))"),
+]
+KERNELS = [
+    Program("a kernel without end", "90.4", """def kernel(x_ref, o_ref):
+    while True: pass
+def add_one(x): return pl.pallas_call(kernel, x)(x)""", "past the time limit"),
+    Program("a kernel that ends Python", "90.4", """def kernel(x_ref, o_ref):
+    import os; os._exit(3)
+def add_one(x): return pl.pallas_call(kernel, x)(x)""", "exit status 3"),
+    Program("a hundred thousand calls", "90.4", """def kernel(x_ref, o_ref): o_ref[...] = x_ref[...] + 1
+call = None
+def add_one(x):
+    c = pl.pallas_call(kernel, x)
+    for _ in range(300): y = c(x)
+    return y""", "two steps"),
+    Program("threads without end", "90.4", """import threading, time
+def add_one(x):
+    while True: threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()""", "can't start new thread"),
+]
+# Not harmful after all: these say that the sandbox keeps what it promises, and get their marks.
+HARMLESS = [
+    Program("150 MB on one line", "90.1", CLAIMS + """print('a' * 150_000_000)
+def loop(N, A, X, Y, B):
+    for i in range(N):
+        copy_in_start(A[i], X[0]); copy_in_wait(X[0]); compute(X[0], Y[0]); copy_out_start(Y[0], B[i])
+        copy_out_wait(Y[0])""", points=2),
+    Program("a process left behind", "90.2", "import subprocess\n"
+            "subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+            "time = 2.5", points=1),
+    Program("numpy.py in its folder, and a line behind", "90.3", "open('numpy.py', 'w').write('1/0')\n"
+            "def double(x): return 2 * x\n1/0", points=3),
+]
+# What becomes of the cells beside these is their own affair.
+KILLERS = [
+    Program("kills everything that it can", ANY, "import os\nos.kill(-1, 9)"),
+    Program("kills its parent", ANY, "import os\nos.kill(os.getppid(), 9)"),
+]
+HURTFUL = [*LOOPS, *NUMBERS, *FUNCTIONS, *KERNELS]
+
+
+def cases(beside):
+    return pack("hurt", HURTFUL, beside) + pack("kill", KILLERS, {}) + pack("harmless", HARMLESS, beside)
