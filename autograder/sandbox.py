@@ -19,8 +19,7 @@ WAYS_OUT = """Ways out:
   - install bubblewrap (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap);
   - Ubuntu 24.04 and newer block user namespaces: allow them for bwrap (an AppArmor profile with `userns,`) or, as root,
     sysctl kernel.apparmor_restrict_unprivileged_userns=0;
-  - in a container: run it with the right to make namespaces (docker run --cap-add SYS_ADMIN --security-opt
-    seccomp=unconfined), or grade on a machine of its own;
+  - in a container, which needs the right to make namespaces: docs/grading.md has the recipe and its docker run flags;
   - --unsafe-no-sandbox, for notebooks that you wrote yourself: student code then runs with all your rights."""
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from .course import Course
 from .transplant import LARGEST, Unreadable, load
 
+MOST_FILES = 200  # notebooks of one student
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -120,6 +122,9 @@ def _student(path: Path, course: Course) -> Submission:
                       and not any(part.startswith(".") for part in p.relative_to(path).parts))
     if not notebooks:
         return Submission(name, (str(path),), problem="there is no notebook in this folder")
+    if len(notebooks) > MOST_FILES:
+        return Submission(name, (str(path),), problem=f"there are {len(notebooks)} notebooks in this folder: hand in "
+                          "only those of the course")
     return Submission(name, notebooks, whole=True)
 
 

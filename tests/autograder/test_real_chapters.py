@@ -58,5 +58,5 @@ def test_solutions_earn_everything_half_of_them_half_the_release_nothing_and_har
     assert all(found["harm"]["marks"][number]["points"] == 0 for number in lost)
     # Another name in the notebook is said, and the predictions count with the numbers that this name drew.
     assert found["half"]["warnings"] == ["the notebook's STUDENT is 'nick', and it came in as 'half'"]
-    assert not found["all"]["warnings"]
+    assert found["all"]["warnings"] == ["the notebook's STUDENT is blank: predictions count with the demo's numbers"]
     assert {m["verdict"] for m in found["half"]["marks"].values()} == {"right", "not done"}

@@ -198,6 +198,7 @@ ACCIDENTS = [
     ("a format to come", file('{"nbformat": 9, "metadata": {}, "cells": []}'), None, {"": "nbformat 9"}),
     ("cells that are none", file('{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [1, "x", null]}'), None,
      {"": "damaged"}),
+    ("notebooks by the hundred", folder(**{f"x{i}": "" for i in range(201)}), None, {"": "only those of the course"}),
     ("an empty folder", lambda path: path.mkdir(), None, {"": "no notebook in this folder"}),
     ("a link to another's file", link("honest_0.ipynb"), None, {"": "a link"}),
     ("a link to nowhere", link("/nowhere"), None, {"": "a link"}),

@@ -23,6 +23,7 @@ try:
 except OSError: pass
 for folder, below, files in os.walk("/"):
     below[:] = [b for b in below if folder != "/" or b not in ("proc", "usr")]
+    below[:] = [b for b in below if b != "nbgrader"]
     seen += [f for f in files + below if f in ("little_course.py", "90_little.ipynb", "gradebook.db", "mutants")]
 seen += [p for p in os.listdir("/proc") if p.isdigit() and int(p) > 90]
 seen += ["root"] * (os.getuid() == 0)
@@ -53,7 +54,7 @@ NUMBERS = [
     Program("nested a hundred thousand deep", "90.2", "time = []\nfor _ in range(10**5): time = [time]",
             "nested too deeply"),
     Program("a list that holds itself", "90.2", "time = []\ntime.append(time)", "nested too deeply"),
-    Program("a list of ten million", "90.2", "time = [1.5] * 10**7", "more than a message may hold"),
+    Program("a list of millions", "90.2", "time = [1.5] * 4 * 10**6", "more than a message may hold"),
     Program("a message without end", ANY, "raise ValueError('x' * 50_000_000)", "ValueError: xxx"),
     Program("half a surrogate pair", ANY, "raise ValueError('\\ud800 \\udfff')", "ValueError"),
     Program("what a terminal obeys", ANY, "raise ValueError('\\x1b[2J\\x1b]0;owned\\x07\\u202e\\u2028\\r' + '[bold]')",

@@ -1,6 +1,8 @@
 """The corpus, graded in one batch by the command line, with honest submissions among it. See corpus.py."""
+import contextlib
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import nbformat
@@ -13,6 +15,7 @@ from .corpus import ROOT, Case, save
 
 pytestmark = pytest.mark.classroom
 FULL = accidents.FULL
+USERS = range(61_000, 65_000)  # whom sandboxes run as (sandbox.py)
 HONEST = [Case(f"honest_{i}", "honest", save(little.notebook(answers)), marks) for i, (answers, marks) in enumerate([
     (little.RIGHT, FULL), ({n: little.RIGHT[n] for n in ("90.1", "90.3")}, FULL | {"90.2": 0, "90.4": 0}),
     (little.RIGHT, FULL)])]
@@ -25,16 +28,23 @@ def everything(folder: Path) -> dict[str, str]:
             if p.is_file() and not p.is_symlink() and "__pycache__" not in p.parts and ".git" not in p.parts}
 
 
-def left_over() -> set[str]:
-    """Processes of a sandbox, and files of the grader in /tmp."""
-    found = {p.name for p in Path("/tmp").iterdir() if p.name.startswith("autograder-")}
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdigit() and 61_000 <= folder.stat().st_uid < 65_535 and folder.stat().st_uid != 65_534:
-                found.add(f"process {folder.name}: {(folder / 'cmdline').read_bytes()}")
-        except OSError:
-            continue
+def left_over() -> list[str]:
+    """Processes of a sandbox with no grader above them, and files of theirs in /tmp."""
+    found = [f"file {p}" for p in Path("/tmp").iterdir() if p.lstat().st_uid in USERS]
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid in USERS and not _has_a_grader(pid):
+                found.append(f"process {pid}: {Path('/proc', pid, 'cmdline').read_bytes()}")
     return found
+
+
+def _has_a_grader(pid: str) -> bool:
+    """Other graders may be at work on this machine: theirs have one among their parents."""
+    while pid != "0":
+        if os.stat(f"/proc/{pid}").st_uid not in USERS and b"python" in Path("/proc", pid, "cmdline").read_bytes():
+            return True
+        pid = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1]
+    return False
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +59,16 @@ def graded(tmp_path_factory):
         case.write(folder / case.name)
     gradebook = out / "gradebook.db"
     gradebook.write_text("marks of last week")
-    before = everything(ROOT / "autograder"), everything(ROOT / "pallas_lite"), everything(folder), left_over()
+    before = everything(ROOT / "autograder"), everything(ROOT / "pallas_lite"), everything(folder)
+    temporary = tmp_path_factory.mktemp("tmp")
     done = run("grade", folder, "--jobs", 2, "--out", out, "--release", release, "--timeout", 2, "--checks",
-               "tests.autograder.little_course", "--checks", "autograder.checks")
+               "tests.autograder.little_course", "--checks", "autograder.checks", TMPDIR=str(temporary))
     assert (out / "results.json").exists(), done.stdout + done.stderr
     text = (out / "results.json").read_text(encoding="utf-8")
     reports = {r["student"]: r for r in json.loads(text)["submissions"]}
-    after = everything(ROOT / "autograder"), everything(ROOT / "pallas_lite"), everything(folder), left_over()
-    return done, reports, before, after, gradebook
+    after = everything(ROOT / "autograder"), everything(ROOT / "pallas_lite"), everything(folder)
+    left = [*temporary.iterdir(), *left_over()]
+    return done, reports, before, after, gradebook, left
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.kind}-{ascii(c.name)[1:-1][:40]}")
@@ -67,6 +79,8 @@ def test_the_right_mark_and_a_message(graded, case):
     else:
         marks = {n: m["points"] for n, m in report["marks"].items()}
         assert (report["status"], marks) == ("graded", case.marks), report
+    silent = [n for n, m in report["marks"].items() if not m["points"] and not m["message"]]
+    assert not silent and (case.marks or report["warnings"]), report
     for number, words in case.words.items():
         said = report["marks"][number]["message"] if number else " ".join(report["warnings"])
         assert words.casefold() in said.casefold(), report
@@ -85,12 +99,13 @@ def test_the_corpus_is_large_enough():
 
 
 def test_the_machine_is_clean_afterwards(graded):
-    _, _, before, after, gradebook = graded
+    _, _, before, after, gradebook, left = graded
+    assert not left
     assert before == after and gradebook.read_text() == "marks of last week"
 
 
 def test_what_is_printed_is_harmless_to_a_terminal_and_a_spreadsheet(graded):
-    done, _, _, _, gradebook = graded
+    done, _, _, _, gradebook, _ = graded
     assert not set(done.stdout) & set("\x1b\x07\r\u202e\u2028")
     for row in (gradebook.parent / "results.csv").read_text(encoding="utf-8-sig").splitlines():
         assert not row.startswith(("=", "+", "-", "@", "\t", '"=', '"-', '"@'))
