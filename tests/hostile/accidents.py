@@ -206,13 +206,15 @@ ACCIDENTS = [
     ("a link to a folder of another", lambda path: os.symlink("saved twice", path), None, {"": "a link"}),
     ("a pipe", lambda path: os.mkfifo(path.with_name(path.name + ".ipynb")), None, {"": "no ordinary file"}),
 ]
+FOLDERS = {"saved twice", "renamed", "deep in folders"}
 # Names as files may have them; the results name the student so that a terminal and a spreadsheet stay whole.
 NAMES = ["-rf", "=cmd()", "@sum", "a\nb", "\u202egnp", "a\x1b[2J", os.fsdecode(b"caf\xe9"),
          "x" * 200, "..ipynb", "a,b\";c", "[bold]"]
 
 
 def cases():
-    found = [Case(name, "accident", write, marks, words) for name, write, marks, words in ACCIDENTS]
+    found = [Case(name, "accident", write, marks, words, alone=name in FOLDERS)
+             for name, write, marks, words in ACCIDENTS]
     found += [Case(name, "accident", file(""), None, {"": "empty"}) for name in NAMES]
     path = "a folder with the suffix.ipynb"
-    return [*found, Case(path, "accident", folder(Untitled=full()), FULL, {}, path)]
+    return [*found, Case(path, "accident", folder(Untitled=full()), FULL, {}, alone=True)]

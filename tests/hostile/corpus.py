@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 
 from ..autograder import little_course as little
+from .chapters import CHAPTERS, as_chapter
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +37,7 @@ class Case:
     """One submission. `write(path)` makes it in a folder that is there; `path` has the student's name and no suffix.
 
     `marks`: points of each exercise; None: it cannot be read. `words`: exercise -> words of its message; "" -> words of
-    the warnings. `student`: as the results name it, where that is another name than the case's.
+    the warnings.
     """
 
     name: str
@@ -44,8 +45,13 @@ class Case:
     write: Callable[[Path], object]
     marks: dict[str, float] | None
     words: dict[str, str] = field(default_factory=dict)
-    student: str = ""
     made_of: tuple[str, ...] = ()  # names of the programs in it
+    alone: bool = False  # a submission of its own: its name matters, or it is a folder
+
+    @property
+    def can_share(self) -> bool:
+        """Whether it may be one of ten notebooks of one student."""
+        return not self.alone and self.marks is not None and all(n.startswith("90.") for n in self.marks)
 
 
 def save(notebook) -> Callable[[Path], object]:
@@ -66,7 +72,7 @@ def pack(kind: str, programs: list[Program], beside: dict[str, str]) -> list[Cas
         here = {n: ps[i] for n, ps in rows.items() if i < len(ps)}
         marks = {n: here[n].points if n in here else little.POINTS[n] * (n in beside) for n in little.STUBS}
         cases.append(Case(f"{kind}_{i}", kind, save(little.notebook(beside | {n: p.source for n, p in here.items()})),
-                          marks, {n: p.words for n, p in here.items() if p.words}, "",
+                          marks, {n: p.words for n, p in here.items() if p.words},
                           tuple(p.name for p in here.values())))
     return cases
 
@@ -84,4 +90,32 @@ def chapter(kind: str, file: str, programs: list[Program]) -> Case:
             cell.source = sources.pop(cell.id).source
     assert not sources, sources
     return Case(f"{kind}_{Path(file).stem}_{programs[0].number}", kind, save(notebook), marks,
-                {p.number: p.words for p in programs if p.words}, "", tuple(p.name for p in programs))
+                {p.number: p.words for p in programs if p.words}, tuple(p.name for p in programs))
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A case and where it was put: whose submission, and as which chapter."""
+
+    case: Case
+    student: str
+    chapter: int = 90
+
+
+def placed(cases: list[Case]) -> list[Placed]:
+    """Each case in a submission: those that can share one, ten at a time."""
+    share = [c for c in cases if c.can_share]
+    found = [Placed(c, c.name) for c in cases if not c.can_share]
+    n = len(CHAPTERS)
+    return found + [Placed(c, f"student {i // n}", CHAPTERS[i % n]) for i, c in enumerate(share)]
+
+
+def hand_in(where: Placed, folder: Path) -> None:
+    if not where.case.can_share:
+        where.case.write(folder / where.student)
+        return
+    path = folder / where.student / where.case.name
+    path.parent.mkdir(exist_ok=True)
+    where.case.write(path)
+    path = path.with_name(path.name + ".ipynb")
+    path.write_bytes(as_chapter(path.read_bytes(), where.chapter))
