@@ -1,4 +1,6 @@
-"""Grading for real: the command line, real sandboxes, and submissions of every kind, one batch of them for all tests.
+"""Grading for real: the command line, real sandboxes, and a batch of submissions for all tests.
+
+Hostile submissions, and those that met with an accident, are in tests/hostile.
 
 Marks are in the order of the little course's exercises: 90.1 a loop (2), 90.2 a number (1), 90.3 a function (3),
 90.4 a kernel (4).
@@ -19,25 +21,6 @@ ROOT = Path(__file__).parents[2]
 NUMBERS = list(little.STUBS)
 FULL = [2, 1, 3, 4]
 
-FORGER = """class Always:
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    def __call__(self, *args): return self
-    def __float__(self): return 2.5
-    def __getattr__(self, name): return self
-    def __array__(self, *args, **more):
-        import numpy
-        return numpy.zeros(3)
-"""
-PATCHER = """import builtins, sys, numpy, pallas_lite, autograder
-builtins.abs = builtins.all = lambda *_: True
-numpy.abs = numpy.argwhere = lambda *_: []
-pallas_lite.verify = autograder.check = lambda *_, **__: []
-for module in list(sys.modules.values()):
-    for name in ("close", "same_array", "judge", "verify"):
-        if hasattr(module, name):
-            setattr(module, name, lambda *_, **__: None)
-"""
 SPY = """import os, socket
 seen = []
 for folder, below, files in os.walk("/"):
@@ -60,35 +43,8 @@ def submissions():
     right = little.RIGHT
     made = {
         "all_right": (little.notebook(right), FULL),
-        "half_right": (little.notebook({"90.1": right["90.1"], "90.3": right["90.3"]}), [2, 0, 3, 0]),
         "crashes_and_loops": (little.notebook(right | {"90.1": "import os\nos._exit(1)", "90.2": "while True: pass"}),
                               [0, 0, 3, 4]),
-        "ends_when_called": (little.notebook(right | {
-            "90.1": "def loop(*_):\n    import os\n    os.kill(os.getpid(), 11)",
-            "90.3": "def double(x):\n    while True: pass"}), [0, 1, 0, 4]),
-        "swallows_everything": (little.notebook(right | {
-            "90.2": "import signal\nsignal.signal(signal.SIGPROF, signal.SIG_IGN)\nsignal.signal(signal.SIGALRM, "
-                    "signal.SIG_IGN)\nwhile True:\n    try:\n        while True: pass\n"
-                    "    except BaseException: pass"}),
-            [2, 0, 3, 4]),
-        "always_equal": (little.notebook(dict.fromkeys(NUMBERS, "") | {
-            "90.1": FORGER + "loop = Always()", "90.2": "time = Always()", "90.3": "double = Always()",
-            "90.4": "add_one = Always()"}), [0, 0, 0, 0]),
-        "nan": (little.notebook({
-            "90.2": "time = float('nan')", "90.3": "def double(x):\n    return x * np.nan",
-            "90.4": "def add_one(x):\n    return x * float('nan')"}), [0, 0, 0, 0]),
-        "patches_the_grader": (little.notebook({"90.1": PATCHER + "def loop(*_): pass", "90.2": "time = 9",
-                                                "90.3": "def double(x): return x"}), [0, 0, 0, 0]),
-        "made_up_kernel": (little.notebook(right | {"90.4": "def add_one(x):\n    return x + 1"}), [2, 1, 3, 0]),
-        "junk_on_the_pipe": (little.notebook(right | {
-            "90.2": "import os\nfor fd in range(3, 30):\n    try: os.write(fd, b'\\0\\0\\0\\2{}' * 9)\n"
-                    "    except OSError: pass\ntime = 2.5"}), [2, 0, 3, 4]),
-        "bomb": (little.notebook(right | {
-            "90.2": "import os\ntry:\n    while True:\n        if os.fork() == 0:\n            while True: pass\n"
-                    "except OSError:\n    os._exit(7)"}), [2, 0, 3, 4]),
-        "greedy": (little.notebook(right | {
-            "90.1": "x = [0] * (16 * 10**9 // 8)", "90.2": "time = float(input())",
-            "90.3": "with open('x', 'wb') as f:\n    for _ in range(2000): f.write(bytes(10**6))"}), [0, 0, 0, 4]),
         "odd_but_right": (little.notebook(right | {
             "90.1": SPY + "open('numpy.py', 'w').write('1/0')\nprint('a' * 150_000_000)\n" + right["90.1"],
             "90.2": "%%time\n时间 = 2.5\ntime = 时间",
@@ -103,10 +59,10 @@ def submissions():
     return made
 
 
-def run(*arguments, **environment):
+def run(*arguments, cwd=None, **environment):
     """The command line, as an instructor runs it."""
     return subprocess.run(
-        [sys.executable, "-m", "autograder", *map(str, arguments)], capture_output=True, text=True, timeout=900,
+        [sys.executable, "-m", "autograder", *map(str, arguments)], capture_output=True, text=True, timeout=900, cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "JAX_PLATFORMS": "cpu", **environment})
 
 
@@ -150,11 +106,7 @@ def test_what_cannot_be_read_has_a_row_and_no_mark(graded, name, words):
 
 @pytest.mark.parametrize("name, number, words", [
     ("crashes_and_loops", "90.1", "ended Python (exit status 1)"), ("crashes_and_loops", "90.2", "past the time limit"),
-    ("ends_when_called", "90.1", "SIGSEGV"), ("ends_when_called", "90.3", "past the time limit"),
-    ("swallows_everything", "90.2", "past the time limit"), ("chinese_中文", "90.1", "not done yet"),
-    ("always_equal", "90.2", "a value of type Always"), ("nan", "90.2", "finite"),
-    ("greedy", "90.1", "MemoryError"), ("greedy", "90.2", "EOFError"), ("greedy", "90.3", "No space left"),
-    ("junk_on_the_pipe", "90.2", "no answer"),
+    ("chinese_中文", "90.1", "not done yet"),
 ])
 def test_the_message_says_what_happened(graded, name, number, words):
     assert words in graded[1][name]["marks"][number]["message"]
@@ -194,6 +146,14 @@ def test_a_failing_schedule_is_told_with_its_table(graded, tmp_path, options):
 def test_validates_exit_code(tmp_path, options, answers, code):
     nbformat.write(little.notebook(answers), tmp_path / "ann.ipynb")
     assert run("validate", tmp_path / "ann.ipynb", *options).returncode == code
+
+
+def test_no_module_is_taken_from_the_folder_that_one_grades_in(tmp_path, options):
+    nbformat.write(little.notebook(little.RIGHT), tmp_path / "ann.ipynb")
+    for name in ("json", "numpy", "rich", "nbformat", "pallas_lite", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the student was imported')")
+    done = run("validate", "ann.ipynb", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_unreadable_and_faults_have_exit_codes_of_their_own(tmp_path, options):

@@ -9,11 +9,11 @@ try:
             while True: pass
 except OSError:
     os._exit(7)"""
-SWALLOW = """import signal
+SWALLOW = """import signal, time
 for s in (signal.SIGPROF, signal.SIGALRM, signal.SIGTERM, signal.SIGINT): signal.signal(s, signal.SIG_IGN)
 while True:
     try:
-        while True: pass
+        while True: time.sleep(0.1)
     except BaseException: pass"""
 CLAIMS = """import os, socket
 seen = []
@@ -54,7 +54,7 @@ NUMBERS = [
     Program("nested a hundred thousand deep", "90.2", "time = []\nfor _ in range(10**5): time = [time]",
             "nested too deeply"),
     Program("a list that holds itself", "90.2", "time = []\ntime.append(time)", "nested too deeply"),
-    Program("a list of millions", "90.2", "time = [1.5] * 4 * 10**6", "more than a message may hold"),
+    Program("a text of 17 MB", "90.2", "time = 'x' * 17 * 2**20", "more than a message may hold"),
     Program("a message without end", ANY, "raise ValueError('x' * 50_000_000)", "ValueError: xxx"),
     Program("half a surrogate pair", ANY, "raise ValueError('\\ud800 \\udfff')", "ValueError"),
     Program("what a terminal obeys", ANY, "raise ValueError('\\x1b[2J\\x1b]0;owned\\x07\\u202e\\u2028\\r' + '[bold]')",
@@ -70,8 +70,8 @@ FUNCTIONS = [
     Program("a gigabyte as its answer", "90.3", "def double(x): return np.zeros(2**28, 'f4')", "more than a message"),
     Program("thousands of arrays", "90.3", "def double(x): return [x] * 5000", "more than a message may hold"),
     Program("closes every file", "90.3", "def double(x):\n    import os\n    os.closerange(0, 500)\n    return 2 * x"),
-    Program("a storm of signals", "90.3", "import os, signal, threading\n"
-            "def storm():\n    while True: os.kill(os.getpid(), signal.SIGINT)\n"
+    Program("a storm of signals", "90.3", "import os, signal, threading\nfrom time import sleep\n"
+            "def storm():\n    while True: os.kill(os.getpid(), signal.SIGINT); sleep(0.01)\n"
             "def double(x):\n    threading.Thread(target=storm, daemon=True).start()\n    while True: pass"),
     Program("an error of a class that lies", "90.3", "class M(type):\n    __name__ = property(lambda c: 1 / 0)\n"
             "class E(Exception, metaclass=M): pass\ndef double(x): raise E"),
@@ -84,11 +84,11 @@ def add_one(x): return pl.pallas_call(kernel, x)(x)""", "past the time limit"),
     Program("a kernel that ends Python", "90.4", """def kernel(x_ref, o_ref):
     import os; os._exit(3)
 def add_one(x): return pl.pallas_call(kernel, x)(x)""", "exit status 3"),
-    Program("a hundred thousand calls", "90.4", """def kernel(x_ref, o_ref): o_ref[...] = x_ref[...] + 1
+    Program("a function full of calls", "90.4", """def kernel(x_ref, o_ref): o_ref[...] = x_ref[...] + 1
 call = None
 def add_one(x):
     c = pl.pallas_call(kernel, x)
-    for _ in range(300): y = c(x)
+    for _ in range(40): y = c(x)
     return y""", "two steps"),
     Program("threads without end", "90.4", """import threading, time
 def add_one(x):
