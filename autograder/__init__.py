@@ -5,14 +5,7 @@
 
 Start reading in exercise.py. `python -m autograder --help` is the instructor's side.
 """
-import os
-import sys
-
-_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and sys.path[0] != _HOME:
-    # `python -m` looks for modules in the folder that one is in: among submissions, a student's json.py would be ours.
-    del sys.path[0]
-
+from . import _cwd as _cwd  # before anything else is imported
 from .checking import check as check
 from .exercise import EXERCISES as EXERCISES
 from .exercise import Exercise as Exercise

@@ -62,8 +62,8 @@ def submissions():
 def run(*arguments, cwd=None, **environment):
     """The command line, as an instructor runs it."""
     return subprocess.run(
-        [sys.executable, "-m", "autograder", *map(str, arguments)], capture_output=True, text=True, timeout=900, cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "JAX_PLATFORMS": "cpu", **environment})
+        [sys.executable, "-m", "autograder", *map(str, arguments)], capture_output=True, text=True, timeout=900,
+        cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "JAX_PLATFORMS": "cpu", **environment})
 
 
 @pytest.fixture(scope="session")
