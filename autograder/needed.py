@@ -36,6 +36,8 @@ class Statement:
     always: bool = False  # it is run, whoever uses what
     kept: bool = False
 
+MOST_PARSED = 200_000  # letters of a cell of a student's: its parser is ours, and a longer one could take minutes
+
 
 def needed(cells: list[tuple[str, bool]]) -> list[str]:
     """Source of each cell, and whether it is ours -> what is to run of it, which may be nothing.
@@ -66,10 +68,12 @@ def needed(cells: list[tuple[str, bool]]) -> list[str]:
 def _theirs(source: str) -> Statement:
     """A cell of the student's, or a test. Every word in it is a name that it uses, if that cannot be known."""
     try:
+        if len(source) > MOST_PARSED:
+            raise ValueError
         now, late, _ = _symbols(source)
         if not UNSEEN & (now | late):
             return Statement(source, now, late, set().union(*map(_binds, ast.parse(source).body)), always=True)
-    except (SyntaxError, ValueError, RecursionError):  # a magic, say
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a magic, say; the last for what nests too deeply
         pass
     words = set(_words(source))
     return Statement(source, words, words, always=True)

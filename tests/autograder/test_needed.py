@@ -51,3 +51,9 @@ def test_what_is_used_is_run_and_the_rest_is_not(ours, theirs, expected):
 def test_a_cell_of_ours_that_is_no_python_and_all_that_is_theirs_is_run_whole():
     cells = [("x = 1\ny = 1", True), ("%matplotlib inline\nx", True), ("print(0)", False), ("def (", False)]
     assert needed(cells) == ["x = 1", "%matplotlib inline\nx", "print(0)", "def ("]
+
+
+@pytest.mark.parametrize("source", ["-" * 10**5 + "1", "not " * 10**5 + "1", "1" + "+1" * 10**5, "(" * 10**5,
+                                    "a" + "()" * 10**5, "x = '\0'", "x = '\ud800'", "x = 1\n" * 10**5])
+def test_no_cell_of_a_student_breaks_the_parser(source):
+    assert needed([("x = 1", True), (source, False)])[-1] == source

@@ -47,6 +47,8 @@ NUMBERS = [
     Program("swallows every interrupt", ANY, SWALLOW, "past the time limit"),
     Program("a fork bomb", ANY, FORK_BOMB),
     Program("input()", ANY, "input()", "EOFError"),
+    Program("what no parser takes", ANY, "-" * 10**5 + "1"),
+    Program("a comparison of a hundred thousand", ANY, "1" + "<1" * 10**5 + "\nassert 1 > 2"),
     Program("exit()", "90.2", "exit()\ntime = ...", "not done"),
     Program("raise SystemExit", ANY, "raise SystemExit", "SystemExit"),
     Program("junk on the pipe", ANY, PIPE + "send(b'\\0\\0\\0\\2{}' * 9)", "no answer"),
