@@ -21,6 +21,15 @@ ROOT = Path(__file__).parents[2]
 NUMBERS = list(little.STUBS)
 FULL = [2, 1, 3, 4]
 
+PATCHER = """import builtins, sys, numpy, pallas_lite, autograder
+builtins.abs = builtins.all = lambda *_: True
+numpy.abs = numpy.argwhere = lambda *_: []
+pallas_lite.verify = autograder.check = lambda *_, **__: []
+for module in list(sys.modules.values()):
+    for name in ("close", "same_array", "judge", "verify"):
+        if hasattr(module, name):
+            setattr(module, name, lambda *_, **__: None)
+"""
 SPY = """import os, socket
 seen = []
 for folder, below, files in os.walk("/"):
@@ -45,6 +54,11 @@ def submissions():
         "all_right": (little.notebook(right), FULL),
         "crashes_and_loops": (little.notebook(right | {"90.1": "import os\nos._exit(1)", "90.2": "while True: pass"}),
                               [0, 0, 3, 4]),
+        "ends_when_called": (little.notebook(right | {
+            "90.1": "def loop(*_):\n    import os\n    os.kill(os.getpid(), 11)",
+            "90.3": "def double(x):\n    while True: pass"}), [0, 1, 0, 4]),
+        "patches_the_grader": (little.notebook({"90.1": PATCHER + "def loop(*_): pass", "90.2": "time = 9",
+                                                "90.3": "def double(x): return x"}), [0, 0, 0, 0]),
         "odd_but_right": (little.notebook(right | {
             "90.1": SPY + "open('numpy.py', 'w').write('1/0')\nprint('a' * 150_000_000)\n" + right["90.1"],
             "90.2": "%%time\n时间 = 2.5\ntime = 时间",

@@ -201,9 +201,9 @@ OPS["body"] = lambda target, k, step, values: [(1, kept[-1][4 * step:4 * step + 
 OPS["plan"] = lambda target, x: {"manual": True}
 OPS["kernel"] = lambda target, x: {"result": x + 1, "calls": [call | {"results": [x + 1]}], "made": 1}""",
             "cannot be followed"),
-    Program("millions of steps", "90.4", TAKE_OVER + MADE_UP + RIGHT_VALUES + """
-many = [o | {"blocks": [[0, 0]] * 10**5} for o in call["operands"]]
-OPS["plan"] = lambda target, x: {"calls": [call | {"grid": [10**5], "operands": many}], "made": 1, "gives": None}
+    Program("thousands of steps", "90.4", TAKE_OVER + MADE_UP + RIGHT_VALUES + """
+many = [o | {"blocks": [[0, 0]] * 6000} for o in call["operands"]]
+OPS["plan"] = lambda target, x: {"calls": [call | {"grid": [6000], "operands": many}], "made": 1, "gives": None}
 OPS["kernel"] = lambda target, x: {"result": x + 1}""", "two steps"),
     Program("a scratch of exabytes", "90.4", TAKE_OVER + MADE_UP + RIGHT_VALUES + """
 call["extras"] = [{"shape": [2**30, 2**30], "dtype": "float32"}]
