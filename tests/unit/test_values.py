@@ -78,6 +78,15 @@ def test_a_tail_is_a_hazard_only_where_it_reaches_the_result():
     assert quietly(g, jnp.arange(6.0)).tolist() == [3, 5]
 
 
+def test_a_step_multiplies_garbage_by_a_mask_as_it_is_written():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = (x_ref[...] * (jnp.arange(4) < 3)).sum(keepdims=True)
+    four, one = pl.BlockSpec((4,), lambda i: (i,)), pl.BlockSpec((1,), lambda i: (0,))
+    call = pl.pallas_call(kernel, jax.ShapeDtypeStruct((1,), jnp.float32), grid=(1,), in_specs=[four], out_specs=one,
+                          backend="simulate", on_hazard="ignore")
+    assert np.isnan(call(jnp.array([1.0, 2.0, 3.0])))  # 0 · NaN; XLA's algebra would leave the NaN out
+
+
 def test_a_written_input_is_named():
     def kernel(x_ref, o_ref):
         o_ref[...] = x_ref[...]
