@@ -27,9 +27,9 @@ pytestmark = [
                        reason="pip install 'pallas-lite[cluster]'"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can make hosts out of processes"),
 ]
-MARKS = {"right": 10, "half": 5, "slip": 9, "nothing": 0, "ends": 8}
-ANSWERS = {"half": {n: little.RIGHT[n] for n in ("90.1", "90.3")}, "slip": little.RIGHT | {"90.2": "time = 5.0"},
-           "nothing": {}, "ends": little.RIGHT | {"90.1": "import os\nos._exit(1)"}}
+MARKS = {"right": 10, "half": 5, "nothing": 0, "ends": 8}
+ANSWERS = {"half": {n: little.RIGHT[n] for n in ("90.1", "90.3")}, "nothing": {},
+           "ends": little.RIGHT | {"90.1": "import os\nos._exit(1)"}}
 
 
 class Hosts:
@@ -54,11 +54,10 @@ class Hosts:
             start_new_session=True, env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}))
         return self.started[-1]
 
-    def worker(self, name, text=""):
-        """A host with one worker; `text` is added to its copy of the release, which is then another version."""
+    def worker(self, name):
+        """A host with one worker, and its own copy of the release."""
         copy = self.folder / f"release of {name}"
         shutil.copytree(self.release, copy)
-        (path := copy / little.UNIT / f"{little.NAME}.ipynb").write_text(path.read_text() + text)
         inside = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", str(self.submitted), "--bind", str(copy),
                   str(self.release), "--unshare-pid", "--proc", "/proc", "--unshare-uts", "--hostname", name,
                   "--die-with-parent"]
@@ -86,14 +85,16 @@ def end(process):
         process.wait()
 
 
-def test_a_batch_on_two_hosts_of_which_one_dies_and_before_that_one_with_another_course(hosts):
-    other = hosts.worker("other", text="\n")
+def test_a_batch_on_two_hosts_of_which_one_dies_and_before_that_with_another_course(hosts):
+    doomed, _ = hosts.worker("doomed"), hosts.worker("steady")
+    ours = hosts.release / little.UNIT / f"{little.NAME}.ipynb"  # which only the client sees: a worker has its own
+    before = ours.read_text()
+    ours.write_text(before + "\n")
     done = hosts.grade()
     assert done.returncode == 3, done.stderr
-    assert "other has another version of the course (release: " in done.stderr and "same commit" in done.stderr
-    end(other)
+    assert " has another version of the course (release: " in done.stderr and "same commit" in done.stderr
+    ours.write_text(before)
 
-    doomed, _ = hosts.worker("doomed"), hosts.worker("steady")
     killer = kill_after_first_result(hosts, doomed)
     done = hosts.grade()
     killer.join()
@@ -121,4 +122,4 @@ def test_an_address_where_no_scheduler_is_is_said_within_seconds(tmp_path):
         began = time.monotonic()
         done = run("grade", tmp_path / "ann.ipynb", "--out", tmp_path / "out", "--scheduler", address)
     assert done.returncode == 3 and f"no Dask scheduler answers at {address}" in done.stderr, done.stderr
-    assert time.monotonic() - began < 60  # five seconds, and the start of Python on a busy machine
+    assert time.monotonic() - began < 120  # five seconds, and the start of Python on a busy machine
