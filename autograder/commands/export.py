@@ -2,7 +2,7 @@
 from pathlib import Path
 
 from ..report import read, write_atomic
-from . import OK, RESULTS, UNREADABLE, command, course_of, release_options, results_option
+from . import OK, UNREADABLE, command, course_of, release_options, results_option
 
 NAMES = ("csv", "canvas", "gradescope", "nbgrader")
 
@@ -22,8 +22,7 @@ def add(commands) -> None:
                    help="who is who: a column `student` (or Canvas's `SIS Login ID`) with the names under which work "
                         "came in, and what the format wants beside: Student, ID, SIS User ID, SIS Login ID, Section "
                         "for canvas; last_name, first_name, email for nbgrader")
-    p.add_argument("--out", type=Path, default=RESULTS / "export", metavar="DIR",
-                   help="where the files go (default: .nbgrader/results/export)")
+    p.add_argument("--out", type=Path, metavar="DIR", help="where the files go (default: export/ in --results)")
     results_option(p)
     release_options(p)
 
@@ -38,11 +37,12 @@ def run(options, console, errors) -> int:
         errors.print(f"autograder: {error}", markup=False, highlight=False, style="bold", soft_wrap=True)
         return UNREADABLE
     files = FORMATS[options.format](reports, course, roster)
+    out = options.out or options.results / "export"
     for name, text in files.items():
-        path = options.out / name
+        path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text)
-    where = options.out / next(iter(files)) if len(files) == 1 else f"{len(files)} files in {options.out}"
+    where = out / next(iter(files)) if len(files) == 1 else f"{len(files)} files in {out}"
     console.print(f"written: {where}", markup=False, highlight=False, soft_wrap=True)
     unknown = [r.student for r in reports if options.roster and r.student not in roster.rows]
     if unknown:

@@ -3,7 +3,9 @@ from pathlib import Path
 
 from ..course import ROOT
 from ..report import read
-from . import OK, command, course_of, release_options, results_option
+from . import OK, RESULTS, command, course_of, release_options, results_option
+
+FEEDBACK = ROOT / ".nbgrader" / "feedback"
 
 
 def add(commands) -> None:
@@ -16,8 +18,8 @@ def add(commands) -> None:
   autograder feedback --by-notebook    one page a notebook, for `nbgrader release_feedback`
   autograder feedback --reveal         with what happened in the hidden trials, once they may be known""")
     results_option(p)
-    p.add_argument("--out", type=Path, default=ROOT / ".nbgrader" / "feedback", metavar="DIR",
-                   help="where the pages go (default: .nbgrader/feedback)")
+    p.add_argument("--out", type=Path, metavar="DIR",
+                   help="where the pages go (default: .nbgrader/feedback; of other --results, feedback/ in them)")
     p.add_argument("--reveal", action="store_true", help="show the hidden trials too")
     p.add_argument("--by-notebook", action="store_true", help="a page for each notebook, named after it")
     p.add_argument("--submitted", type=Path, default=ROOT / ".nbgrader" / "submitted", metavar="DIR",
@@ -29,6 +31,12 @@ def run(options, console, errors) -> int:
     from ..feedback import write_pages
     course = course_of(options)
     submitted = options.submitted if options.by_notebook else None
-    written = write_pages(read(options.results), course, options.out, options.reveal, submitted)
-    console.print(f"{len(written)} pages in {options.out}", markup=False, highlight=False, soft_wrap=True)
+    out = options.out or _folder(options.results)
+    written = write_pages(read(options.results), course, out, options.reveal, submitted)
+    console.print(f"{len(written)} pages in {out}", markup=False, highlight=False, soft_wrap=True)
     return OK
+
+
+def _folder(results: Path) -> Path:
+    """nbgrader's feedback folder for the course's own results. Others keep to themselves: a trial is not the class."""
+    return FEEDBACK if results.resolve() == RESULTS.resolve() else results / "feedback"

@@ -16,8 +16,9 @@ def add(commands) -> None:
   autograder similar .nbgrader/submitted              all that was collected
   autograder similar .nbgrader/submitted --near 0.1   also those that come within 10 % of being shown""")
     p.add_argument("paths", nargs="+", metavar="PATH", help="as for `grade`")
-    p.add_argument("--out", type=Path, default=RESULTS / "similar.html", metavar="FILE",
-                   help="where the page goes (default: .nbgrader/results/similar.html)")
+    p.add_argument("--out", type=Path, metavar="FILE", help="where the page goes (default: similar.html in --results)")
+    p.add_argument("--results", type=Path, default=RESULTS, metavar="DIR",
+                   help="the folder of these submissions' results (default: .nbgrader/results); it is not read")
     p.add_argument("--near", type=float, default=0.0, metavar="PART", help="show pairs this far below the limit too")
     p.add_argument("--root", type=Path, default=ROOT, metavar="DIR",
                    help="the repository with solutions/ (default: ours)")
@@ -38,7 +39,8 @@ def run(options, console, errors) -> int:
     console.print(alike.table(found) if found else alike.NONE, highlight=False)
     for problem in problems:
         errors.print(f"! not compared: {problem}", markup=False, highlight=False)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    path = write_atomic(options.out, alike.page(found, answers, known, names))
+    out = options.out or options.results / "similar.html"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    path = write_atomic(out, alike.page(found, answers, known, names))
     errors.print(f"written: {path}", markup=False, highlight=False, soft_wrap=True)
     return UNREADABLE if problems else OK

@@ -150,6 +150,14 @@ def test_the_command(course, tmp_path, capsys):
     assert main(["export", "--roster", str(tmp_path / "none.csv"), *given]) == 2
 
 
+def test_other_results_are_exported_into_their_own_folder(course, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = ["--release", course.release, "--checks", *course.checks, "--results", "trial"]
+    write(reports(), tmp_path / "trial")
+    assert main(["export", "--format", "canvas", *given]) == 0
+    assert (tmp_path / "trial" / "export" / "canvas.csv").is_file()
+
+
 def test_an_exercise_that_the_course_has_lost_keeps_its_mark(course):
     old = Report("ada", ["a"], "0", marks=reports()[0].marks | {"90.9": Mark(1.0, 1, "right")})
     table = rows(FORMATS["csv"]([old], course, NOBODY)["grades.csv"])

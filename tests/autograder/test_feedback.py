@@ -183,3 +183,17 @@ def test_the_command(course, tmp_path, capsys):
     assert "N = 1" in text and "777" not in text
     assert main(["feedback", *given, "--out", str(tmp_path / "pages"), "--reveal"]) == 0
     assert "777" in (tmp_path / "pages" / "ada" / little.UNIT / "feedback.html").read_text(encoding="utf-8")
+
+
+def test_only_the_courses_own_results_go_where_nbgrader_has_its_feedback(course, tmp_path, monkeypatch):
+    from autograder.commands import feedback
+    own, trial = tmp_path / "course" / "results", tmp_path / "trial"
+    monkeypatch.setattr(feedback, "RESULTS", own)
+    monkeypatch.setattr(feedback, "FEEDBACK", tmp_path / "course" / "feedback")
+    monkeypatch.chdir(tmp_path)
+    for results, pages in (("course/results", own.parent / "feedback"), ("trial", trial / "feedback")):
+        write([report(marks=marks())], tmp_path / results)
+        assert main(["feedback", "--release", course.release, "--checks", *course.checks, "--results", results]) == 0
+        (page,) = pages.rglob("*.html")
+        page.unlink()
+    assert not (own / "feedback").exists()

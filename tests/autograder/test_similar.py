@@ -117,3 +117,6 @@ def test_the_command(answers, tmp_path, capsys):
     (tmp_path / "in" / "cut" / f"{little.NAME}.ipynb").write_text('{"cells": [')
     assert main(given) == 2 and "not compared: cut" in capsys.readouterr().err
     assert (tmp_path / "similar.html").read_text(encoding="utf-8") == once
+    without = [*given[:2], *given[4:]]
+    assert main([*without, "--results", str(tmp_path / "trial")]) == 2
+    assert (tmp_path / "trial" / "similar.html").read_text(encoding="utf-8") == once
