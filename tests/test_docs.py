@@ -33,3 +33,21 @@ def test_files_that_a_page_names_are_there(page):
     names = {n.name for n in ROOT.rglob("*.py") if not any(p.startswith(".") for p in n.relative_to(ROOT).parts)}
     missing += [n for n in re.findall(r"[\w/]+\.py\b", text) if "<" not in n and Path(n).name not in names]
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_no_heading_is_empty_and_links_within_a_page_lead_to_one(page):
+    text = re.sub(r"^ *```.*?^ *```", "code", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^(#+) (.+)\n*(?=(?:(#+) |(\Z))?)", text, re.MULTILINE)
+    assert found
+    assert not [title for level, title, after, end in found if end or after and len(after) <= len(level)]
+    anchors = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for _, title, *_ in found}
+    assert {link for link in re.findall(r"\]\(#([^)]+)\)", text)} <= anchors
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout of git's")
+def test_what_students_hand_in_and_their_marks_are_not_seen_by_git():
+    paths = ["submitted/ada/unit1/a.ipynb", ".nbgrader/submitted/ada/unit1/a.ipynb", ".nbgrader/results/results.csv",
+             ".nbgrader/feedback/ada/unit1/feedback.html", "grades.csv", "canvas.csv"]
+    done = subprocess.run(["git", "check-ignore", *paths], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == paths
