@@ -27,6 +27,7 @@ OTHER = {"nudge", "schedule", "timeline", "message"}  # details with a place of 
 HINT = re.compile(r"<details>\s*<summary>\s*(Hint [123][^<]*)</summary>(.*?)</details>", re.DOTALL)
 PASSES = ("Your answer passes the check in the notebook, but not the hidden trials: they take other sizes and other "
           "numbers. Which case does the notebook's check not try? Think of the smallest, and of odd ones.")
+WITHHELD = re.compile(r"(too high|too low|not right)\.$")  # how predict.py and handle.py end, to give no value away
 FAULT = "This could not be checked. It is the grader's fault, not yours, and it is no mark: your teacher can see it."
 
 
@@ -150,9 +151,11 @@ def said(mark: Mark) -> str:
 
 def _part(told: dict[str, str]) -> dict[str, Any]:
     lines = [(line, "✗" in line) for line in told.get("schedule", "").split("\n")] if told.get("schedule") else []
+    facts = [(label, text, label in CODE) for label, text in told.items() if text and label not in OTHER]
+    if told.get("got") and not told.get("expected") and WITHHELD.search(told.get("message", "")):
+        facts.append(("expected", "the right value is not shown: it would be the answer", False))
     return {"message": told.get("message", ""), "nudge": told.get("nudge", ""), "schedule": lines,
-            "marked": any(bad for _, bad in lines), "picture": _picture(told.get("timeline", "")),
-            "facts": [(label, text, label in CODE) for label, text in told.items() if text and label not in OTHER]}
+            "marked": any(bad for _, bad in lines), "picture": _picture(told.get("timeline", "")), "facts": facts}
 
 
 def _redacted(mark: Mark) -> dict[str, Any]:

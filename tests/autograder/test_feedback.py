@@ -6,13 +6,15 @@ import nbformat
 import pytest
 
 import pallas_lite as pl
+from autograder import predict
 from autograder.__main__ import main
 from autograder.checking import judge
 from autograder.course import Course
-from autograder.exercise import EXERCISES, Trial
-from autograder.feedback import folder_name, page, write_pages
+from autograder.exercise import EXERCISES, Trial, Wrong
+from autograder.feedback import folder_name, page, said, write_pages
 from autograder.grade import Mark, Report
 from autograder.handle import LocalHandle
+from autograder.predict import Asked
 from autograder.report import write
 from autograder.result import draw
 
@@ -48,6 +50,17 @@ def wrong(visible, verdict="wrong", message="The loop took 5 steps.", details=HI
 
 def report(student="ada", **more):
     return Report(student, ["a.ipynb"], "0", **more)
+
+
+@pytest.mark.parametrize("given, right, withheld", [
+    (8.0, 5.0, True), ("slow", "fast", True), ((1.0, 2.0), 5.0, False), (True, 5.0, False)])
+def test_a_page_says_where_the_right_value_is_withheld(course, given, right, withheld):
+    with pytest.raises(Wrong) as found:
+        predict.judge(given, [Asked("The time", "µs", right)], "N = 3")
+    seen = {"message": found.value.what, "your case": "N = 3", "got": str(found.value.got or "")}
+    mark = wrong(seen)
+    line = "the right value is not shown: it would be the answer"
+    assert (line in page(report(marks=marks(**{"90_1": mark})), course)) == (line in said(mark)) == withheld
 
 
 class Tags(HTMLParser):
