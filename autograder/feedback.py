@@ -7,7 +7,7 @@ that hidden trials failed. The template escapes all that comes from a report; a 
 import builtins
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,14 @@ FAULT = "This could not be checked. It is the grader's fault, not yours, and it 
 
 
 def write_pages(reports: list[Report], course: Course, folder: Path, reveal: bool = False,
-                submitted: Path | None = None) -> list[Path]:
-    """Writes <folder>/<student>/<unit>/feedback.html for each; returns the files.
+                submitted: Path | None = None) -> dict[Path, bool]:
+    """Writes <folder>/<student>/<unit>/feedback.html for each; returns the files, and which show a hidden trial.
 
     `submitted`: make a page for each notebook, named after it, as nbgrader's release_feedback wants them, and put
     beside it what nbgrader's exchange keeps with a submission in that folder. Of a submission that could not be read no
     unit is known: <student>/feedback.html.
     """
-    written, names = [], set()
+    written, names = {}, set()
     for report in reports:
         name = folder_name(report.student)
         while name in names:  # two submissions under one name: both get their page
@@ -52,8 +52,15 @@ def write_pages(reports: list[Report], course: Course, folder: Path, reveal: boo
             for file, shown in pages:
                 path = folder / name / unit / f"{file}.html"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                written.append(write_atomic(path, page(report, course, shown, reveal)))
+                write_atomic(path, page(report, course, shown, reveal))
+                written[path] = reveal and any(_hidden(report.marks[t.number]) for n in shown
+                                               for t in n.tests.values() if t.number in report.marks)
     return written
+
+
+def older(folder: Path, written: Collection[Path]) -> list[Path]:
+    """The pages in this folder that an earlier run left there, of students or units that are not in these results."""
+    return sorted({*folder.glob("*/*.html"), *folder.glob("*/*/*.html")} - {*written})
 
 
 def _keep(handed_in: Path, folder: Path) -> None:
@@ -134,9 +141,14 @@ def _parts(mark: Mark, reveal: bool):
             yield _part(mark.visible)
         else:
             yield _redacted(mark)
-        hidden = {"message": mark.message, **mark.details}
-        if reveal and hidden != mark.visible:
+        if reveal and (hidden := _hidden(mark)):
             yield {"heading": "In the hidden trial"} | _part(hidden)
+
+
+def _hidden(mark: Mark) -> dict[str, str]:
+    """What is known of a failed hidden trial, if it is more than what the notebook's own check says."""
+    found = {"message": mark.message, **mark.details}
+    return found if mark.verdict in ("wrong", "error") and found != mark.visible else {}
 
 
 def said(mark: Mark) -> str:

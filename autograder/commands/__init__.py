@@ -78,6 +78,13 @@ def sandbox_of(options, errors: Console):
             yield find_sandbox(stage)
 
 
+def many(count: int, thing: str) -> str:
+    """>>> many(1, "page"), many(3, "page")
+    ('1 page', '3 pages')
+    """
+    return f"{count} {thing}{'s' * (count != 1)}"
+
+
 def exit_code(reports: list[Report]) -> int:
     status = {r.status for r in reports}
     return FAULT if "fault" in status else UNREADABLE if "unreadable" in status else OK

@@ -2,7 +2,7 @@
 from pathlib import Path
 
 from ..report import read, write_atomic
-from . import OK, UNREADABLE, command, course_of, release_options, results_option
+from . import OK, UNREADABLE, command, course_of, many, release_options, results_option
 
 NAMES = ("csv", "canvas", "gradescope", "nbgrader")
 
@@ -42,7 +42,7 @@ def run(options, console, errors) -> int:
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text)
-    where = out / next(iter(files)) if len(files) == 1 else f"{len(files)} files in {out}"
+    where = out / next(iter(files)) if len(files) == 1 else f"{many(len(files), 'file')} in {out}"
     console.print(f"written: {where}", markup=False, highlight=False, soft_wrap=True)
     unknown = [r.student for r in reports if options.roster and r.student not in roster.rows]
     if unknown:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from ..course import ROOT
 from ..report import read
-from . import OK, RESULTS, command, course_of, release_options, results_option
+from . import OK, RESULTS, command, course_of, many, release_options, results_option
 
 FEEDBACK = ROOT / ".nbgrader" / "feedback"
 
@@ -28,12 +28,20 @@ def add(commands) -> None:
 
 
 def run(options, console, errors) -> int:
-    from ..feedback import write_pages
+    from ..feedback import older, write_pages
     course = course_of(options)
     submitted = options.submitted if options.by_notebook else None
     out = options.out or _folder(options.results)
     written = write_pages(read(options.results), course, out, options.reveal, submitted)
-    console.print(f"{len(written)} pages in {out}", markup=False, highlight=False, soft_wrap=True)
+    said = f"{many(len(written), 'page')} in {out}"
+    if options.reveal:
+        revealed = sum(written.values())
+        said += f"; {revealed or 'none'} {'show' if revealed > 1 else 'shows'} hidden trials"
+        if revealed < len(written):
+            said += f":{' on the others' * bool(revealed)} they tell nothing more than the page"
+    if left := older(out, written):
+        said += f"\n{many(len(left), 'older page')} left as {'it is' if len(left) == 1 else 'they are'}"
+    console.print(said, markup=False, highlight=False, soft_wrap=True)
     return OK
 
 

@@ -194,8 +194,16 @@ def test_the_command(course, tmp_path, capsys):
     assert main(["feedback", *given, "--out", str(tmp_path / "pages")]) == 0
     text = (tmp_path / "pages" / "ada" / little.UNIT / "feedback.html").read_text(encoding="utf-8")
     assert "N = 1" in text and "777" not in text
+    assert capsys.readouterr().out == f"1 page in {tmp_path / 'pages'}\n"
     assert main(["feedback", *given, "--out", str(tmp_path / "pages"), "--reveal"]) == 0
     assert "777" in (tmp_path / "pages" / "ada" / little.UNIT / "feedback.html").read_text(encoding="utf-8")
+    assert capsys.readouterr().out == f"1 page in {tmp_path / 'pages'}; 1 shows hidden trials\n"
+    same = wrong({"message": "The loop took 5 steps.", **HIDDEN})
+    write([report("bea", marks=marks(**{"90_1": same})), report("cy", marks=marks())], tmp_path / "results")
+    assert main(["feedback", *given, "--out", str(tmp_path / "pages"), "--reveal"]) == 0
+    assert capsys.readouterr().out == (
+        f"2 pages in {tmp_path / 'pages'}; none shows hidden trials: they tell nothing more than the page\n"
+        "1 older page left as it is\n")
 
 
 def test_only_the_courses_own_results_go_where_nbgrader_has_its_feedback(course, tmp_path, monkeypatch):
