@@ -50,8 +50,14 @@ def read_roster(path: Path | None) -> Roster:
         text = path.read_text(encoding="utf-8-sig")
         rows = list(csv.DictReader(io.StringIO(text), skipinitialspace=True))
         key = next((k for k in ("student", "SIS Login ID") if rows and k in rows[0]), "")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise RosterError(f"the roster {path} cannot be read: {error}") from None
+    except FileNotFoundError:
+        raise RosterError(f"there is no file {path}, which should be the roster") from None
+    except UnicodeDecodeError:
+        raise RosterError(f"the roster {path} cannot be read: it is no text in UTF-8. Save it as CSV in "
+                          "UTF-8") from None
+    except (OSError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RosterError(f"the roster {path} cannot be read: {reason}") from None
     if not key:
         raise RosterError(f"the roster {path} needs a column `student` (or Canvas's `SIS Login ID`) with the names "
                           "under which work came in, and at least one row")
@@ -80,10 +86,10 @@ def as_csv(reports: list[Report], course: Course, roster: Roster) -> Files:
 def as_canvas(reports: list[Report], course: Course, roster: Roster) -> Files:
     """Canvas's gradebook import: a column for each unit, and the row `Points Possible` below the header.
 
-    Canvas finds a student by ID, SIS User ID or SIS Login ID. Without a roster the student's name is the login. An
-    empty cell leaves the grade in Canvas as it is.
+    Possible are the points of the notebooks that anyone handed in. Canvas finds a student by ID, SIS User ID or SIS
+    Login ID. Without a roster the student's name is the login. An empty cell leaves the grade in Canvas as it is.
     """
-    units = _units(reports, course)
+    units = _units(reports, course, set(exercises_of(reports)))
     rows = [[*CANVAS, *units], ["    Points Possible", "", "", "", "", *(f"{most:g}" for most in units.values())]]
     for r in reports:
         ids = {c: roster.get(r.student, c) for c in CANVAS}
@@ -141,13 +147,27 @@ def _title(number: str) -> str:
     return EXERCISES[number].title if number in EXERCISES else number
 
 
-def _units(reports: list[Report], course: Course) -> dict[str, float]:
-    """The units that any report has marks of -> all points that they are worth."""
+def partial(reports: list[Report], course: Course) -> list[str]:
+    """Who handed in some notebooks of a unit alone, so that no mark is known of the others, in words."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for unit in _units(reports, course):
+        notebooks = {n.name: {t.number for t in n.tests.values()} for n in course.notebooks if n.unit == unit}
+        for r in reports:
+            here = [name for name, numbers in notebooks.items() if numbers & r.marks.keys()]
+            if here and any(numbers and not numbers & r.marks.keys() for numbers in notebooks.values()):
+                found.setdefault((unit, " and ".join(here)), []).append(clean(r.student))
+    return [f"{', '.join(who[:3])}{f' and {len(who) - 3} more' * (len(who) > 3)}: only {what} of {unit} was handed in, "
+            "and the points are of that alone" for (unit, what), who in found.items()]
+
+
+def _units(reports: list[Report], course: Course, among: set[str] | None = None) -> dict[str, float]:
+    """The units that any report has marks of -> the points of all their exercises, or of those `among` these."""
     seen = set(exercises_of(reports))
     found: dict[str, float] = {}
     for n in course.notebooks:
         if any(t.number in seen for m in course.notebooks if m.unit == n.unit for t in m.tests.values()):
-            found[n.unit] = found.get(n.unit, 0.0) + sum(t.points for t in n.tests.values())
+            found[n.unit] = found.get(n.unit, 0.0) + sum(
+                t.points for t in n.tests.values() if among is None or t.number in among)
     return found
 
 

@@ -5,6 +5,7 @@ from ..report import read, write_atomic
 from . import OK, UNREADABLE, command, course_of, many, release_options, results_option
 
 NAMES = ("csv", "canvas", "gradescope", "nbgrader")
+SUMS = ("canvas", "nbgrader")  # these have one number for a unit
 
 
 def add(commands) -> None:
@@ -28,7 +29,7 @@ def add(commands) -> None:
 
 
 def run(options, console, errors) -> int:
-    from ..export import FORMATS, RosterError, read_roster
+    from ..export import FORMATS, RosterError, partial, read_roster
     course = course_of(options)
     reports = read(options.results)
     try:
@@ -44,6 +45,8 @@ def run(options, console, errors) -> int:
         write_atomic(path, text)
     where = out / next(iter(files)) if len(files) == 1 else f"{many(len(files), 'file')} in {out}"
     console.print(f"written: {where}", markup=False, highlight=False, soft_wrap=True)
+    for line in partial(reports, course) if options.format in SUMS else ():
+        errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     unknown = [r.student for r in reports if options.roster and r.student not in roster.rows]
     if unknown:
         errors.print(f"! not in the roster: {', '.join(unknown)}", markup=False, highlight=False, soft_wrap=True)

@@ -9,8 +9,8 @@ import nbformat
 import pytest
 
 from autograder.__main__ import main
-from autograder.course import Course
-from autograder.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, read_roster
+from autograder.course import Course, Notebook
+from autograder.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, partial, read_roster
 from autograder.grade import Mark, Report
 from autograder.report import write
 
@@ -123,8 +123,8 @@ def test_nbgraders_columns_leave_empty_what_is_not_known(course):
 
 @pytest.mark.parametrize("text, words", [
     ("", "needs a column `student`"), ("name,ID\nada,1\n", "needs a column `student`"),
-    ("student,ID\nada,1\nada,2\n", "ada more than once"), (b"\xff\xfe\x00", "cannot be read"),
-    (None, "cannot be read")])
+    ("student,ID\nada,1\nada,2\n", "ada more than once"), (b"\xff\xfe\x00", "no text in UTF-8"),
+    (None, r"^there is no file \S+roster.csv, which")])
 def test_a_roster_that_cannot_be_used_says_why(tmp_path, text, words):
     path = tmp_path / "roster.csv"
     if text is not None:
@@ -150,11 +150,15 @@ def test_the_command(course, tmp_path, capsys):
     assert main(["export", "--roster", str(tmp_path / "none.csv"), *given]) == 2
 
 
-def test_other_results_are_exported_into_their_own_folder(course, tmp_path, monkeypatch):
+def test_other_results_are_exported_into_their_own_folder(course, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     given = ["--release", course.release, "--checks", *course.checks, "--results", "trial"]
     write(reports(), tmp_path / "trial")
     assert main(["export", "--format", "canvas", *given]) == 0
+    assert "handed in" not in capsys.readouterr().err
+    monkeypatch.setattr("autograder.export.partial", lambda reports, course: ["ada: only first"])
+    assert main(["export", "--format", "canvas", *given]) == 0
+    assert "! ada: only first" in capsys.readouterr().err
     assert (tmp_path / "trial" / "export" / "canvas.csv").is_file()
 
 
@@ -164,6 +168,23 @@ def test_an_exercise_that_the_course_has_lost_keeps_its_mark(course):
     assert table[-1][3:7] == ["90.9", "90.9", "1", "1"]
     (told,) = FORMATS["gradescope"]([old], course, NOBODY).values()
     assert sum(t["score"] for t in json.loads(told)["tests"]) == 11
+
+
+def test_one_notebook_alone_is_marked_out_of_its_own_points_and_named(course):
+    (whole,) = course.notebooks
+    tests = list(whole.tests.items())
+    two = SimpleNamespace(notebooks=[Notebook(whole.unit, "first", (), dict(tests[:2])),
+                                     Notebook(whole.unit, "second", (), dict(tests[2:]))])
+    full = reports()[0]
+    loose = [Report(name, ["a"], "0", marks={n: full.marks[n] for n in ("90.1", "90.2")}) for name in "abcde"]
+
+    def canvas(some):
+        return [row[5] for row in rows(FORMATS["canvas"](some, two, NOBODY)["canvas.csv"])[1:]]
+    assert canvas(loose[:2]) == ["3", "3", "3"]
+    assert canvas([full, *loose[:2]]) == ["10", "10", "3", "3"]
+    (line,) = partial([full, *loose], two)
+    assert line.startswith(f"a, b, c and 2 more: only first of {whole.unit} was handed in")
+    assert not partial(reports(), two)
 
 
 def test_a_name_is_one_folder(course):
