@@ -10,6 +10,7 @@ from rich.console import Console
 
 from ..course import ROOT, Course
 from ..grade import Report
+from ..report import ResultsError
 from ..sandbox import Sandbox, find_sandbox, make_stage
 
 OK, FAIL, UNREADABLE, FAULT = range(4)
@@ -83,6 +84,15 @@ def many(count: int, thing: str) -> str:
     ('1 page', '3 pages')
     """
     return f"{count} {thing}{'s' * (count != 1)}"
+
+
+@contextlib.contextmanager
+def writing(place: Path):
+    """While the block writes a file there, or files below it: if that fails, says so. Raises ResultsError."""
+    try:
+        yield
+    except OSError as error:
+        raise ResultsError(f"{place} cannot be written: {error.strerror}. Name another place with --out") from None
 
 
 def exit_code(reports: list[Report]) -> int:

@@ -2,7 +2,7 @@
 from pathlib import Path
 
 from ..report import read, write_atomic
-from . import OK, UNREADABLE, command, course_of, many, release_options, results_option
+from . import OK, UNREADABLE, command, course_of, many, release_options, results_option, writing
 
 NAMES = ("csv", "canvas", "gradescope", "nbgrader")
 SUMS = ("canvas", "nbgrader")  # these have one number for a unit
@@ -39,10 +39,11 @@ def run(options, console, errors) -> int:
         return UNREADABLE
     files = FORMATS[options.format](reports, course, roster)
     out = options.out or options.results / "export"
-    for name, text in files.items():
-        path = out / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, text)
+    with writing(out):
+        for name, text in files.items():
+            path = out / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, text)
     where = out / next(iter(files)) if len(files) == 1 else f"{many(len(files), 'file')} in {out}"
     console.print(f"written: {where}", markup=False, highlight=False, soft_wrap=True)
     for line in partial(reports, course) if options.format in SUMS else ():

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from ..course import ROOT
 from ..report import read
-from . import OK, RESULTS, command, course_of, many, release_options, results_option
+from . import OK, RESULTS, command, course_of, many, release_options, results_option, writing
 
 FEEDBACK = ROOT / ".nbgrader" / "feedback"
 
@@ -32,7 +32,9 @@ def run(options, console, errors) -> int:
     course = course_of(options)
     submitted = options.submitted if options.by_notebook else None
     out = options.out or _folder(options.results)
-    written = write_pages(read(options.results), course, out, options.reveal, submitted)
+    reports = read(options.results)
+    with writing(out):
+        written = write_pages(reports, course, out, options.reveal, submitted)
     said = f"{many(len(written), 'page')} in {out}"
     if options.reveal:
         revealed = sum(written.values())

@@ -4,7 +4,7 @@ from pathlib import Path
 from ..course import ROOT
 from ..report import write_atomic
 from ..submissions import find
-from . import OK, RESULTS, UNREADABLE, command, course_of, release_options
+from . import OK, RESULTS, UNREADABLE, command, course_of, release_options, writing
 
 
 def add(commands) -> None:
@@ -40,7 +40,9 @@ def run(options, console, errors) -> int:
     for problem in problems:
         errors.print(f"! not compared: {problem}", markup=False, highlight=False)
     out = options.out or options.results / "similar.html"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    path = write_atomic(out, alike.page(found, answers, known, names))
+    text = alike.page(found, answers, known, names)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        path = write_atomic(out, text)
     errors.print(f"written: {path}", markup=False, highlight=False, soft_wrap=True)
     return UNREADABLE if problems else OK

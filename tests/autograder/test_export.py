@@ -148,6 +148,10 @@ def test_the_command(course, tmp_path, capsys):
     assert main(["export", "--roster", str(tmp_path / "roster.csv"), "--out", str(tmp_path / "out"), *given]) == 0
     assert "not in the roster" in capsys.readouterr().err
     assert main(["export", "--roster", str(tmp_path / "none.csv"), *given]) == 2
+    capsys.readouterr()
+    there = tmp_path / "roster.csv" / "out"  # a file is where the folder should be
+    assert main(["export", "--out", str(there), *given]) == 2
+    assert f"{there} cannot be written: Not a directory. Name another" in capsys.readouterr().err
 
 
 def test_other_results_are_exported_into_their_own_folder(course, tmp_path, monkeypatch, capsys):
