@@ -50,9 +50,12 @@ class Submissions(NotebookExporter):
         before = {folder: set(files) for folder, files in self.parent.assignments.items()}
         for folder, files in before.items():
             self.parent.assignments[folder] = self._released_names(sorted(files))
-        if any(set(files) != before[folder] for folder, files in self.parent.assignments.items()):
+        known = {n.name for n in self.course.notebooks}
+        if any(set(files) != before[folder] or any(Path(f).stem not in known for f in files)
+               for folder, files in self.parent.assignments.items()):
             # nbgrader will book 0 for a file that has another name before it asks for the mark: it must be there.
             self._reports = self._grade(self._waiting())
+            self._keep_from_booking()
             for reason in [r for r in self._reports.values() if isinstance(r, str)][:1]:
                 self.log.error(reason)
                 raise NbGraderException(reason)
@@ -73,6 +76,19 @@ class Submissions(NotebookExporter):
             found[str(path)] = None
         return list(found)
 
+    def _keep_from_booking(self) -> None:
+        """Takes out the submissions in which a notebook's file is not there, and what stands for it is unreadable.
+
+        nbgrader would book 0 for it, and over earlier marks; of a submission without files it says that it failed.
+        """
+        for folder in self.parent.assignments:
+            report = self._reports.get(Path(folder))
+            if isinstance(report, Report) and any(_unknown(n, report) and not Path(folder, f"{n.name}.ipynb").exists()
+                                                  for n in self.course.notebooks):
+                self.log.error("%s has no marks here: %s. `autograder grade` gives those of the other notebooks",
+                               report.student, "; ".join(report.warnings))
+                self.parent.assignments[folder] = []
+
     def from_filename(self, filename, resources=None, **kwargs):
         path = Path(filename)
         try:
@@ -90,7 +106,7 @@ class Submissions(NotebookExporter):
         report = self._reports[folder]
         if isinstance(report, str):
             raise NotGraded(report)
-        if report.status != "graded":
+        if report.status == "fault" or not report.marks:
             raise NotGraded(f"{report.student}: {report.status}: {'; '.join(report.warnings)}")
         return report
 
@@ -126,6 +142,11 @@ class Submissions(NotebookExporter):
         return {folder: reports.get(folder.parent.name, why) for folder in folders}
 
 
+def _unknown(notebook: Notebook, report: Report) -> bool:
+    return any((mark := report.marks.get(t.number)) is not None and mark.points is None
+               for t in notebook.tests.values())
+
+
 def notebooks(folder: Path) -> list[Path]:
     """What was handed in. A link out of the folder could lead to another student's answers."""
     inside = folder.resolve()
@@ -141,8 +162,8 @@ class GradeSubmission(NbGraderPreprocessor):
         report = self.parent.report(folder)
         for warning in report.warnings:
             self.log.warning("%s: %s", report.student, warning)
-        read, _ = collect(map(str, notebooks(folder)), self.parent.course)
-        # One that cannot be read is missing, as it is for `autograder grade`.
+        read, *_ = collect(map(str, notebooks(folder)), self.parent.course)
+        # One that cannot be read is shown empty; its marks are not known, and stay what they were.
         _, notebook = read.get(released, (None, nbformat.v4.new_notebook()))
         return show(released, notebook, report), resources
 

@@ -88,17 +88,15 @@ def grade_parcel(grader: Grader, parcel: Parcel, more: bool = False) -> Report:
         paths, lost = [], []
         for i, (name, content) in enumerate(parcel.files):
             if isinstance(content, str):
-                lost.append(content if len(parcel.files) == 1 else f"{name}: {content}")
+                lost.append((name, content))
                 continue
             path = Path(folder, str(i), name)  # two files may have one name
             path.parent.mkdir()
             path.write_bytes(content)
             paths.append(str(path))
-        problem = parcel.problem or ("; ".join(lost) if not paths else "")
-        report = grader.grade(Submission(parcel.student, tuple(paths), parcel.whole, problem), more)
+        submission = Submission(parcel.student, tuple(paths), parcel.whole, parcel.problem, tuple(lost))
+        report = grader.grade(submission, more)
     report.files, report.digest = [name for name, _ in parcel.files], parcel.digest
-    if not problem:
-        report.warnings = lost + report.warnings
     return report
 
 

@@ -21,7 +21,7 @@ from .report import SIGNS, write_atomic
 from .result import draw
 
 WORDS = {"right": "right", "wrong": "not right yet", "error": "your code stopped", "not done": "not done yet",
-         "missing": "not handed in", "broken": "could not be checked"}
+         "missing": "not handed in", "unreadable": "could not be read", "broken": "could not be checked"}
 CODE = ("your line", "got", "expected")  # facts to be set as code
 OTHER = {"nudge", "schedule", "timeline", "message"}  # details with a place of their own
 HINT = re.compile(r"<details>\s*<summary>\s*(Hint [123][^<]*)</summary>(.*?)</details>", re.DOTALL)
@@ -107,7 +107,8 @@ def page(report: Report, course: Course, notebooks: Iterable[Notebook] | None = 
 
 
 def _opening(report: Report, marks: list[Mark]) -> str:
-    if report.status == "unreadable":
+    unread = sum(m.verdict == "unreadable" for m in marks)
+    if unread and unread == len(marks) or report.status == "unreadable" and not marks:
         return ("Your notebook could not be read, so nothing in it was marked. Save it again, check that it opens in "
                 "Jupyter, and hand it in once more.")
     if report.status == "fault" and not marks:
@@ -118,8 +119,10 @@ def _opening(report: Report, marks: list[Mark]) -> str:
         return "All exercises are right. Well done!"
     if todo == len(marks):
         return "Nothing is filled in yet. Each exercise below has a hint to begin with."
-    wrong = len(marks) - right - todo
-    return " ".join([f"{right} of {len(marks)} exercises are right."]
+    wrong = len(marks) - right - todo - unread
+    return " ".join([f"A file could not be read, so {unread} exercises have no mark yet: save it again, check that it "
+                     "opens in Jupyter, and hand it in once more."] * bool(unread)
+                    + [f"{right} of {len(marks)} exercises are right."]
                     + [f"{wrong} to mend: below is where it goes wrong."] * bool(wrong)
                     + [f"{todo} not done yet."] * bool(todo))
 
@@ -128,7 +131,7 @@ def _exercise(number: str, mark: Mark, notebook: Notebook, reveal: bool) -> dict
     points = "no mark" if mark.points is None else f"{mark.points:g} of {mark.max_points:g}"
     return {"number": number, "id": number.replace(".", "-"), "title": EXERCISES[number].title, "points": points,
             "sign": SIGNS[mark.verdict], "word": WORDS[mark.verdict], "parts": list(_parts(mark, reveal)),
-            "kind": mark.verdict.replace(" ", "-"), "hints": [] if mark.verdict in ("right", "broken") else
+            "kind": mark.verdict.replace(" ", "-"), "hints": [] if mark.points is None or mark.verdict == "right" else
             _hints(notebook, EXERCISES[number].answer_id)}
 
 
@@ -136,6 +139,8 @@ def _parts(mark: Mark, reveal: bool):
     """What there is to say of a mark: what a student may see, and with `reveal` the hidden trial after it."""
     if mark.verdict == "broken":
         yield {"message": FAULT}
+    if mark.verdict == "unreadable":
+        yield _part({"message": mark.message})
     if mark.verdict in ("wrong", "error"):
         if mark.visible:
             yield _part(mark.visible)

@@ -4,11 +4,12 @@ Whatever a submission does, it ends in a Report. Next: batch.py (many at once), 
 """
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from .checking import judge, limit
-from .course import Course
+from .course import Course, Notebook
 from .exercise import EXERCISES, Trial
 from .inside.answers import TimeUp
 from .inside.personal import normalise
@@ -16,12 +17,12 @@ from .remote import WALL, Clock, GraderFault, RemoteHandle, Worker, WorkerDied
 from .result import Result
 from .sandbox import Sandbox
 from .submissions import Submission
-from .transplant import Step, collect, transplant
+from .transplant import Step, Unread, collect, transplant
 
 
 @dataclass
 class Mark:
-    """One exercise of one submission. `points` is None where the grader failed: that is no mark.
+    """One exercise of one submission. `points` is None where the grader failed or a file is unreadable: no mark, not 0.
 
     `message` and `details` are those of the hidden trial that failed. `visible`: what the notebook's own check says of
     the same answer, its message among it; {} if it passes there, None if it was not asked. Students get to see that.
@@ -29,7 +30,7 @@ class Mark:
 
     points: float | None
     max_points: float
-    verdict: str  # as Result's, or "missing": no notebook with this exercise was handed in
+    verdict: str  # as Result's, or "missing": not handed in, or "unreadable": it is, or may be, in an unreadable file
     message: str = ""
     details: dict[str, str] = field(default_factory=dict)
     visible: dict[str, str] | None = None
@@ -37,7 +38,7 @@ class Mark:
 
 @dataclass
 class Report:
-    """What became of one submission. `status`: "graded", "unreadable" or "fault" (the grader's own)."""
+    """What became of one submission. `status`: "graded", "unreadable" (all of it, or a part), or "fault" (our own)."""
 
     student: str
     files: list[str]
@@ -111,21 +112,44 @@ class Grader:
             report.status = "unreadable"
             report.warnings.append(submission.problem)
             return
-        read, report.warnings = collect(submission.paths, self.course)
-        if not read:
-            report.status = "unreadable"
+        read, report.warnings, unread = collect(submission.paths, self.course)
+        unread = [*submission.lost, *unread]
         with workers:
             for released, (_, notebook) in read.items():
                 steps, warnings = transplant(released, notebook)
                 report.warnings += warnings
                 report.marks.update(_Run(self, workers, steps, report).marks())
-        if submission.whole and read:
-            units = {n.unit for n in read}
-            for released in self.course.notebooks:
-                if released.unit in units and released not in read:
-                    report.warnings.append(f"{released.name}.ipynb was not handed in")
-                    report.marks.update({t.number: Mark(0.0, t.points, "missing", "not handed in")
-                                         for t in released.tests.values()})
+        if not read:
+            report.status = "unreadable"
+            one = len(unread) == 1 and len(submission.paths) < 2
+            report.warnings += [why if one else f"{file}: {why}" for file, why in unread]
+        elif submission.whole:
+            self._absent(read, unread, report)
+
+    def _absent(self, read: Iterable[Notebook], unread: Unread, report: Report) -> None:
+        """The notebooks that no file was graded as. One that was not handed in earns 0; of one that is, or may be, in a
+        file that cannot be read, nothing is known. Such a file is the notebook whose name it has, else any of them.
+        """
+        names = {n.name: n for n in self.course.notebooks}
+        named = [names[Path(file).stem] for file, _ in unread if Path(file).stem in names]
+        units = {n.unit for n in (*read, *named)}
+        absent = [n for n in self.course.notebooks if n.unit in units and n not in read]
+        unknown: dict[Notebook, str] = {}
+        for file, why in unread:
+            own = names.get(Path(file).stem)
+            may_be = [n for n in absent if (n is own if own else n not in named)]
+            unknown.update(dict.fromkeys(may_be, f"{file}: {why}"))
+            no_mark = (f". No mark for {', '.join(n.name for n in may_be)} until it is handed in again; the other "
+                       "notebooks are graded") if may_be else ""
+            report.warnings.append(f"{file}: {why}{no_mark}")
+        for released in absent:
+            if released not in unknown:
+                report.warnings.append(f"{released.name}.ipynb was not handed in")
+            for t in released.tests.values():
+                report.marks[t.number] = (Mark(None, t.points, "unreadable", unknown[released]) if released in unknown
+                                          else Mark(0.0, t.points, "missing", "not handed in"))
+        if unknown:
+            report.status = "unreadable"
 
 
 class _Workers:

@@ -35,7 +35,7 @@ class GradebookError(Exception):
 
 @dataclass
 class Written:
-    """What became of the reports. `left_out`: those without marks, and why they have none."""
+    """What became of the reports. `left_out`: those without marks, or without some, and why they have none."""
 
     students: int = 0
     changed: int = 0
@@ -52,11 +52,13 @@ def write(reports: list[Report], url: str, course: Course, times: Times | None =
         enter(gradebook, url, course, {n for r in reports for n in r.marks})
         gradebook.db().expire_on_commit = False  # nobody else changes the release's cells meanwhile
         for report in reports:
-            if any(m.points is not None for m in report.marks.values()):
+            unknown = [number for number, m in report.marks.items() if m.points is None]
+            if len(unknown) < len(report.marks):
                 written.students += 1
                 written.changed += _write(gradebook, report, course, times or {}, late)
-            else:
-                written.left_out.append(f"{report.student} ({report.status}: {'; '.join(report.warnings)})")
+            if unknown or not report.marks:
+                some = f", exercises {', '.join(unknown)}" if 0 < len(unknown) < len(report.marks) else ""
+                written.left_out.append(f"{report.student}{some} ({report.status}: {'; '.join(report.warnings)})")
     for resources in late:  # by nbgrader's own step and the instructor's own rule; it opens the gradebook itself
         AssignLatePenalties(config=config).preprocess(v4.new_notebook(), {"nbgrader": {**resources, "db_url": url}})
     return written
@@ -96,7 +98,7 @@ def _has(notebook: Notebook, report: Report) -> bool:
 
 
 def enter_marks(notebook: Any, released: Notebook, marks: dict[str, Mark]) -> None:
-    """The marks of one SubmittedNotebook. A mark that is not known (the grader's fault) leaves what was there."""
+    """The marks of one SubmittedNotebook. One that is not known (unreadable, our fault) leaves what was there."""
     grades = {grade.name: grade for grade in notebook.grades}
     comments = {comment.name: comment for comment in notebook.comments}
     for cell, test in released.tests.items():

@@ -21,7 +21,8 @@ from .grade import Mark, Report, clean
 
 VERSION = 1  # of results.json
 MOST_ROWS = 500  # of a table; nobody reads more, and a terminal takes minutes to be given thousands
-SIGNS = {"right": "✓", "wrong": "✗", "error": "✗", "not done": "…", "missing": "–", "broken": "!"}
+SIGNS = {"right": "✓", "wrong": "✗", "error": "✗", "not done": "…", "missing": "–", "unreadable": "!",
+         "broken": "!"}
 
 
 class ResultsError(Exception):

@@ -22,7 +22,7 @@ from .transplant import collect, counted, place
 
 KERNEL = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
 WORDS = {"right": "right", "wrong": "wrong", "error": "the code stopped", "not done": "not done",
-         "missing": "missing", "broken": "could not be checked"}
+         "missing": "missing", "unreadable": "could not be read", "broken": "could not be checked"}
 COLOURS = {"right": "#2e9e5b", "wrong": "#d64545", "error": "#d64545", "broken": "#c27c0e"}
 MISSING = "# This cell is not in the notebook that was handed in."
 
@@ -94,11 +94,14 @@ def _told(mark: Mark) -> tuple[str, dict[str, str]]:
 
 def write(submission: Submission, report: Report, course: Course, folder: Path) -> None:
     """The submission's notebooks, as <folder>/<unit>/<notebook>.ipynb, where nbgrader puts what it has autograded."""
-    read, _ = collect(submission.paths, course)
+    read, *_ = collect(submission.paths, course)
+    # What cannot be read keeps its earlier marks, and so what is shown beside them.
+    kept = {n for n in course.notebooks for t in n.tests.values()
+            if (mark := report.marks.get(t.number)) is not None and mark.points is None}
     for unit in {released.unit for released in read}:
         (folder / unit).mkdir(parents=True, exist_ok=True)
         for old in (folder / unit).glob("*.ipynb"):
-            if old.stem not in {released.name for released in read if released.unit == unit}:
+            if old.stem not in {n.name for n in kept.union(read) if n.unit == unit}:
                 old.unlink()
     for released, (path, notebook) in read.items():
         text = nbformat.writes(show(released, notebook, report)) + "\n"

@@ -63,9 +63,11 @@ def answers_of(submissions: Iterable[Submission], course: Course) -> tuple[Answe
     found: Answers = {}
     problems = []
     for submission in submissions:
-        read, warnings = collect(submission.paths, course)
-        if not read:
-            problems.append(f"{submission.student}: {'; '.join(warnings) or submission.problem}")
+        read, _, unread = collect(submission.paths, course)
+        why = [f"{file}: {reason}" if len(submission.paths) > 1 else reason for file, reason in unread]
+        if why or submission.problem:
+            why = why or [submission.problem]
+            problems.append(f"{submission.student}: {'; '.join(why)}")
         for released, (_, notebook) in read.items():
             theirs, _ = place(released, notebook)
             for k, cell in enumerate(released.cells):

@@ -26,6 +26,7 @@ class Submission:
     paths: tuple[str, ...]
     whole: bool = False
     problem: str = ""  # why it cannot be graded at all
+    lost: tuple[tuple[str, str], ...] = ()  # files that are not among the paths: name, and why they cannot be read
 
     @property
     def digest(self) -> str:

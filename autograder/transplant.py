@@ -103,17 +103,20 @@ def recognise(notebook: Any, course: Course) -> Notebook:
     return best
 
 
-def collect(paths: Iterable[str], course: Course) -> tuple[dict[Notebook, tuple[Path, Any]], list[str]]:
-    """Released notebook -> the file that is graded as it, read; and warnings for the student."""
+Unread = list[tuple[str, str]]  # a file's name, and why it cannot be graded
+
+
+def collect(paths: Iterable[str], course: Course) -> tuple[dict[Notebook, tuple[Path, Any]], list[str], Unread]:
+    """Released notebook -> the file that is graded as it, read; warnings for the student; what could not be read."""
     paths = [Path(p) for p in paths]
     read: dict[Notebook, tuple[Path, Any]] = {}
-    warnings = []
+    warnings, unread = [], []
     for path in paths:
         try:
             notebook = read_notebook(path)
             released = recognise(notebook, course)
         except Unreadable as reason:
-            warnings.append(f"{path.name}: {reason}" if len(paths) > 1 else str(reason))
+            unread.append((path.name, str(reason)))
             continue
         if released in read:
             # A copy beside the notebook: the one with the released name counts, else the last.
@@ -124,7 +127,7 @@ def collect(paths: Iterable[str], course: Course) -> tuple[dict[Notebook, tuple[
             if kept != path:
                 continue
         read[released] = path, notebook
-    return read, warnings
+    return read, warnings, unread
 
 
 def place(released: Notebook, notebook: Any) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:

@@ -87,7 +87,7 @@ def _show(reports: Iterable[Report], submissions: list[Submission], course: Cour
     handed_in = {(s.student, s.digest): s for s in submissions}
     for report in reports:
         s = handed_in.get((report.student, report.digest))
-        if s is None or report.status != "graded" or \
+        if s is None or report.status == "fault" or not any(m.points is not None for m in report.marks.values()) or \
                 not all(Path(p).resolve().is_relative_to(submitted) for p in s.paths):
             continue
         try:

@@ -104,16 +104,16 @@ def test_files_that_cannot_be_read_are_said_and_the_others_graded(tmp_path, monk
     seen = []
 
     def grade(self, submission, more=False):
-        seen.append(([Path(p).read_bytes() for p in submission.paths], submission.problem))
+        seen.append(([Path(p).read_bytes() for p in submission.paths], submission.lost))
         return Report(submission.student, [], "", warnings=["later"])
     monkeypatch.setattr(Grader, "grade", grade)
     (tmp_path / "stage").mkdir()
     grader = Grader(Course(), Sandbox(str(tmp_path / "stage"), "none"))
     report = grade_parcel(grader, Parcel("ann", (("a.ipynb", b"1"), ("b.ipynb", "no right"), ("a.ipynb", b"2"))))
-    assert seen.pop() == ([b"1", b"2"], "") and report.warnings == ["b.ipynb: no right", "later"]
+    assert seen.pop() == ([b"1", b"2"], (("b.ipynb", "no right"),)) and report.warnings == ["later"]
     assert report.files == ["a.ipynb", "b.ipynb", "a.ipynb"]
     grade_parcel(grader, Parcel("ann", (("b.ipynb", "no right"),)))
-    assert seen == [([], "no right")] and not list(tmp_path.glob("tmp*"))
+    assert seen == [([], (("b.ipynb", "no right"),))] and not list(tmp_path.glob("tmp*"))
 
 
 class Pool:

@@ -1,0 +1,147 @@
+"""One unreadable file among several: no mark for what is in it, the others' marks, nothing lost in the gradebook."""
+import csv
+
+import nbformat
+import pytest
+
+from autograder import gradebook, shown
+from autograder.course import Course
+from autograder.export import FORMATS, Roster
+from autograder.feedback import page
+from autograder.grade import Grader, Mark, Report
+from autograder.report import note, read
+from autograder.sandbox import Sandbox
+from autograder.submissions import Submission, find
+
+from ..hostile.chapters import as_chapter, number_in
+from . import little_course as little
+from .test_grading import run
+
+UNIT, CHECKS = "unit9", "tests.hostile.chapters"
+NAMES = ["90_little", "91_little", "92_little"]
+CUT = "the file is cut off: it was not saved or uploaded to its end"
+LATER = "until it is handed in again; the other notebooks are graded"
+
+
+def of(chapter, answers=None):
+    return as_chapter(nbformat.writes(little.notebook(answers or {})).encode(), chapter)
+
+
+def numbers(chapter):
+    return [number_in(n, chapter) for n in little.STUBS]
+
+
+def put(folder, **files):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / f"{name}.ipynb").write_bytes(content)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("release")
+    put(folder / UNIT, **{name: of(90 + i) for i, name in enumerate(NAMES)})
+    return folder
+
+
+@pytest.fixture
+def grade(release, tmp_path, monkeypatch):
+    """A submission's report, with full marks for each notebook that is read."""
+    def full(self):
+        return {s.test.number: Mark(s.test.points, s.test.points, "right") for s in self.steps if s.test}
+    monkeypatch.setattr("autograder.grade._Run.marks", full)
+
+    def grade(**files):
+        put(tmp_path / "submitted" / "ann", **files)
+        (submission,) = find([str(tmp_path / "submitted")], Course(str(release), (CHECKS,)))
+        return Grader(Course(str(release), (CHECKS,)), Sandbox("", "none")).grade(submission)
+    return grade
+
+
+def verdicts(report):
+    """Notebook -> its verdict, which all its exercises have."""
+    found = {name: {report.marks[n].verdict for n in numbers(90 + i) if n in report.marks}
+             for i, name in enumerate(NAMES)}
+    return {name[:2]: verdict.pop() for name, verdict in found.items() if len(verdict) == 1}
+
+
+def test_a_file_with_a_released_name_is_that_notebook(grade):
+    report = grade(**{NAMES[0]: of(90), NAMES[1]: of(91)[:1500]})
+    assert verdicts(report) == {"90": "right", "91": "unreadable", "92": "missing"}
+    assert (report.status, report.points, report.max_points) == ("unreadable", None, 30)
+    assert report.warnings == [f"91_little.ipynb: {CUT}. No mark for 91_little {LATER}",
+                               "92_little.ipynb was not handed in"]
+    assert report.marks["91.1"].message == f"91_little.ipynb: {CUT}"
+
+
+def test_a_file_with_another_name_may_be_any_that_is_not_there(grade):
+    report = grade(**{NAMES[0]: of(90), "mine": of(91)[:1500]})
+    assert verdicts(report) == {"90": "right", "91": "unreadable", "92": "unreadable"}
+    assert note(report) == f"mine.ipynb: {CUT}. No mark for 91_little, 92_little {LATER}"
+
+
+def test_a_spare_file_that_cannot_be_read_costs_nothing(grade):
+    report = grade(**{NAMES[0]: of(90), NAMES[1]: of(91), NAMES[2]: of(92), "mine": b""})
+    assert (report.status, report.points) == ("graded", 30) and report.warnings == ["mine.ipynb: the file is empty"]
+
+
+def test_without_any_that_can_be_read_nothing_is_known(grade):
+    report = grade(**{NAMES[0]: b"", "mine": b"{"})
+    assert (report.status, report.marks) == ("unreadable", {})
+    assert report.warnings == ["90_little.ipynb: the file is empty", f"mine.ipynb: {CUT}"]
+
+
+def test_what_the_disk_does_not_give_is_unreadable_too(release, tmp_path, monkeypatch):
+    monkeypatch.setattr("autograder.grade._Run.marks", lambda self: {})
+    submission = Submission("ann", (str(put(tmp_path, **{NAMES[0]: of(90)}) / f"{NAMES[0]}.ipynb"),), whole=True,
+                            lost=((f"{NAMES[2]}.ipynb", "larger than 50 MiB"),))
+    report = Grader(Course(str(release), (CHECKS,)), Sandbox("", "none")).grade(submission)
+    assert verdicts(report) == {"91": "missing", "92": "unreadable"} and report.status == "unreadable"
+
+
+def test_the_page_says_why_and_what_to_do(release, grade):
+    course = Course(str(release), (CHECKS,))
+    report = grade(**{NAMES[0]: of(90), NAMES[1]: of(91)[:1500], NAMES[2]: of(92)})
+    text = page(report, course)
+    assert "so 4 exercises have no mark yet" in text and "8 of 12 exercises are right." in text
+    assert "to mend" not in text and "not handed in" not in text and "points</p>" not in text
+    assert text.count(f"91_little.ipynb: {CUT}") == 1 + 4  # why, once for the file, and for each exercise
+    alone = page(report, course, [course.notebooks[0]])
+    assert "All exercises are right" in alone and "10 of 10 points" in alone
+
+
+def test_notebooks_shown_beside_earlier_marks_stay(release, tmp_path):
+    course = Course(str(release), (CHECKS,))
+    submission = Submission("ann", (str(put(tmp_path / "ann", **{NAMES[0]: of(90)}) / f"{NAMES[0]}.ipynb"),))
+    old = put(tmp_path / "shown" / UNIT, **{NAMES[1]: of(91), NAMES[2]: of(92)})
+    unknown = {n: Mark(None, 1, "unreadable") for n in numbers(91)}
+    shown.write(submission, Report("ann", [], "", "unreadable", unknown), course, tmp_path / "shown")
+    assert sorted(p.stem for p in old.iterdir()) == NAMES[:2]
+
+
+@pytest.mark.classroom
+def test_earlier_points_stay_and_no_cell_is_zero(release, tmp_path):
+    course, out, url = Course(str(release), (CHECKS,)), tmp_path / "out", f"sqlite:///{tmp_path}/gradebook.db"
+    folder = put(tmp_path / "submitted" / "ann" / UNIT, **{n: of(90 + i, {"90.2": "time = 2.5"})
+                                                           for i, n in enumerate(NAMES)})
+    command = ["grade", tmp_path / "submitted", "--out", out, "--release", release, "--checks", CHECKS,
+               "--timeout", "2", "--gradebook", url]
+    assert run(*command).returncode == 0
+    before = gradebook.scores(url)
+    assert sum(before["ann", UNIT].values()) == 3
+    (folder / f"{NAMES[1]}.ipynb").write_bytes(of(91)[:1500])
+    done = run(*command)
+    assert done.returncode == 2 and "cut off" in done.stdout and "not handed in" not in done.stdout, done.stderr
+    assert "no marks to write: ann, exercises 91.1, 91.2, 91.3, 91.4 (unreadable: 91_little.ipynb" in done.stderr
+    assert gradebook.scores(url) == before
+    (row,) = csv.DictReader((out / "results.csv").read_text(encoding="utf-8-sig").splitlines())
+    assert (row["points"], row["status"]) == ("", "unreadable")
+    assert [row[n] for n in ("90.2", "91.1", "91.2", "92.1", "92.2")] == ["1.0", "", "", "0.0", "1.0"]
+    (report,) = read(out)
+    assert report.files == [f"{n}.ipynb" for n in NAMES]
+    for format, column in (("canvas", UNIT), ("nbgrader", "score")):
+        (text,) = FORMATS[format]([report], course, Roster({})).values()
+        assert list(csv.DictReader(text.splitlines()))[-1][column] == ""
+    (text,) = FORMATS["csv"]([report], course, Roster({})).values()
+    assert {r["points"] for r in csv.DictReader(text.splitlines()) if r["notebook"] == NAMES[1]} == {""}
