@@ -4,6 +4,7 @@ import csv
 import shutil
 import sqlite3
 
+import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
@@ -15,7 +16,8 @@ from autograder.course import Course
 from autograder.grade import Mark, Report
 from tests.autograder import little_course as little
 
-from .instructor import CHECKS, RIGHT, SUBMISSIONS, Instructor
+from ..hostile.chapters import as_chapter
+from .instructor import CHECKS, RIGHT, SUBMISSIONS, Instructor, put
 
 pytestmark = pytest.mark.classroom
 TESTS = ["test-90-1", "test-90-2", "test-90-3", "test-90-4"]
@@ -198,6 +200,32 @@ def test_what_cannot_be_graded_is_said_and_the_others_are(autograded):
     assert done.returncode == 1  # nbgrader's way to say that one of them failed
     assert "cut_off: unreadable: the file is cut off: it was not saved or uploaded to its end" in done.stderr
     assert "deleted: exercise 90.3: its cell was deleted" in done.stderr
+
+
+def test_nbgraders_autograde_books_no_0_for_what_may_be_in_an_unreadable_file(tmp_path):
+    course, second = Instructor(tmp_path / "course"), "91_little"
+    checks = ["--checks", "tests.hostile.chapters"]
+    with (course.root / "config" / "nbgrader_config.py").open("a") as config:
+        config.write(f"c.Submissions.checks = [{checks[1]!r}]\n")
+    answered = nbformat.writes(little.notebook({"90.2": "time = 2.5"}))
+    for step in ("notebooks", ".nbgrader/source"):
+        put(course.root / step / little.UNIT / f"{second}.ipynb",
+            as_chapter(nbformat.writes(little.notebook()).encode(), 91).decode())
+    for student in ("ann", "bob"):
+        course.submit(student, answered)
+        course.submit(student, as_chapter(answered.encode(), 91).decode(), second)
+    grade = "autograder", "grade", course.submitted, "--out", course.results, *course.options[:2], *checks
+    done = course.run(*grade)
+    before = gradebook.scores(course.url)
+    assert done.returncode == 0 and {sum(scores.values()) for scores in before.values()} == {2}, done.stderr
+
+    course.submit("ann", '{"cells": [', second)
+    course.submit("bob", '{"cells": [', second).rename(course.submitted / "bob" / little.UNIT / "mine.ipynb")
+    done = course.run("nbgrader", "autograde", little.UNIT, "--force")
+    assert gradebook.scores(course.url) == before, done.stderr
+    assert done.returncode == 1 and "bob has no marks here: mine.ipynb: the file is cut off" in done.stderr
+    shown = course.root / ".nbgrader" / "autograded" / "ann" / little.UNIT
+    assert sorted(p.stem for p in shown.glob("*.ipynb")) == [little.NAME, second]
 
 
 def test_formgrader_has_our_notebook_with_the_answers_and_our_results(graded, autograded):
