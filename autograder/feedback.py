@@ -108,9 +108,11 @@ def page(report: Report, course: Course, notebooks: Iterable[Notebook] | None = 
 
 def _opening(report: Report, marks: list[Mark]) -> str:
     unread = sum(m.verdict == "unreadable" for m in marks)
+    which = ", ".join(clean(f) for f in report.files if not marks or any(
+        m.verdict == "unreadable" and m.message.startswith(f"{f}: ") for m in marks)) or "Your notebook"
+    again = "Save it again, check that it opens in Jupyter, and hand it in once more."
     if unread and unread == len(marks) or report.status == "unreadable" and not marks:
-        return ("Your notebook could not be read, so nothing in it was marked. Save it again, check that it opens in "
-                "Jupyter, and hand it in once more.")
+        return f"{which} could not be read, so nothing in it was marked. {again}"
     if report.status == "fault" and not marks:
         return FAULT
     right = sum(m.verdict == "right" for m in marks)
@@ -120,9 +122,9 @@ def _opening(report: Report, marks: list[Mark]) -> str:
     if todo == len(marks):
         return "Nothing is filled in yet. Each exercise below has a hint to begin with."
     wrong = len(marks) - right - todo - unread
-    return " ".join([f"A file could not be read, so {unread} exercises have no mark yet: save it again, check that it "
-                     "opens in Jupyter, and hand it in once more."] * bool(unread)
-                    + [f"{right} of {len(marks)} exercises are right."]
+    exercises = "1 exercise has" if unread == 1 else f"{unread} exercises have"
+    return " ".join([f"{which} could not be read, so {exercises} no mark yet. {again}"] * bool(unread)
+                    + [f"{right} of {len(marks)} exercises {'is' if right == 1 else 'are'} right."]
                     + [f"{wrong} to mend: below is where it goes wrong."] * bool(wrong)
                     + [f"{todo} not done yet."] * bool(todo))
 

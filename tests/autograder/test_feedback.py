@@ -124,7 +124,14 @@ def test_a_student_can_write_nothing_into_the_page_but_text(course):
 @pytest.mark.parametrize("told, words", [
     (report(marks=marks()), ["10 of 10 points", "Well done!"]),
     (report(marks={n: Mark(0.0, p, "not done") for n, p in little.POINTS.items()}), ["0 of 10 points", "Nothing is"]),
-    (report(status="unreadable", warnings=["the file is cut off"]), ["could not be read", "the file is cut off"]),
+    (report(status="unreadable", warnings=["the file is cut off"]),
+     ["a.ipynb could not be read, so nothing", "the file is cut off"]),
+    (report(status="unreadable", marks=marks(**{"90_1": Mark(None, 2, "unreadable", "a.ipynb: the file is cut off")})),
+     ["a.ipynb could not be read, so 1 exercise has no mark yet. Save it again", "3 of 4 exercises are right",
+      "a.ipynb: the file is cut off"]),
+    (report(status="unreadable", marks={n: Mark(None, p, "unreadable", "a.ipynb: empty")
+                                        for n, p in little.POINTS.items()}),
+     ["a.ipynb could not be read, so nothing in it was marked. Save it again"]),
     (report(status="fault", marks=marks(**{"90_1": Mark(None, 2, "broken", "KeyError: 'secret'")})),
      ["no mark", "not yours"]),
     (report(status="fault", warnings=["no memory"]), ["not yours"]),
