@@ -117,6 +117,8 @@ class Submissions(NotebookExporter):
             where.format_path(where.autograded_directory, f.parent.name, f.name)).exists()]
 
     def _grade(self, folders: list[Path]) -> dict[Path, Report | str]:
+        if not folders:
+            return {}
         with tempfile.TemporaryDirectory(prefix="autograder-") as temporary:
             # A copy, since `grade` takes the name of a folder for the student's, and ours is the unit's.
             submitted, out = Path(temporary, "submitted"), Path(temporary, "results")

@@ -3,6 +3,7 @@ with `command()` below, and `run(options, console, errors)`, which returns an ex
 """
 import argparse
 import contextlib
+import os
 import tempfile
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def command(commands, name: str, help: str, description: str, run, examples: str
     epilog = f"examples:\n{examples.strip(chr(10))}\n\n{EXIT_CODES}" if examples else EXIT_CODES
     p = commands.add_parser(name, help=help, description=description, epilog=epilog,
                             formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.set_defaults(run=run)
+    p.set_defaults(run=run, refuse=p.error)
     return p
 
 
@@ -59,8 +60,17 @@ def results_option(p) -> None:
                    help="the folder that `grade` wrote (default: .nbgrader/results)")
 
 
+def refuse_missing(options) -> None:
+    """Ends with an error of the command line if a PATH does not exist: a slip in its name is no student."""
+    if missing := [path for path in options.paths if not os.path.lexists(path)]:
+        options.refuse(f"there is no such file or folder: {', '.join(missing)}")
+
+
 def course_of(options) -> Course:
     """The course that the options name. A release that cannot be read is said before anything starts."""
+    if options.release != Course().release and not Path(options.release).is_dir():
+        options.refuse(f"--release: there is no folder {options.release}. The course's own is notebooks/, which "
+                       "`autograder build` makes")
     course = Course(str(Path(options.release).resolve()), tuple(options.checks or Course().checks))
     _ = course.notebooks
     return course

@@ -1,4 +1,5 @@
 """autograder grade: submissions -> marks, as files and as a table. The work is in ../batch.py and ../grade.py."""
+import argparse
 import contextlib
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from ..batch import Here, Order, grade_all
 from ..report import slim, table, write
 from ..store import Store
 from ..submissions import find, pack
-from . import RESULTS, command, course_of, exit_code, gradebook, grading_options
+from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, refuse_missing
 
 RESUMED = ("timeout", "release", "checks")  # options that --resume takes from the last run, beside its paths
 
@@ -41,7 +42,7 @@ def add(commands) -> None:
                    help="where the results go (default: .nbgrader/results)")
     gradebook.option(p, "the course's own, if the submissions lie where nbgrader has them")
     grading_options(p)
-    p.set_defaults(defaults={name: p.get_default(name) for name in RESUMED}, refuse=p.error)
+    p.set_defaults(defaults={name: p.get_default(name) for name in RESUMED})
 
 
 def run(options, console, errors) -> int:
@@ -49,9 +50,11 @@ def run(options, console, errors) -> int:
         options.refuse("--resume goes on with what is known, --fresh throws it away: give one of them")
     if not options.paths and not options.resume:
         options.refuse("the following arguments are required: PATH (or --resume, to go on with the last run)")
+    refuse_missing(options)  # before anything is written
     with contextlib.closing(Store(Path(options.out))) as store:
         if not options.paths:
             _take_up(options, store.last_run(), errors)
+            refuse_missing(options)
         return _grade(options, store, console, errors)
 
 
@@ -67,8 +70,6 @@ def _take_up(options, last: dict, errors) -> None:
 
 def _grade(options, store: Store, console, errors) -> int:
     course = course_of(options)
-    store.note_run({"paths": [str(Path(p).absolute()) for p in options.paths],
-                    **{name: getattr(options, name) for name in RESUMED}})
     order = Order(course, tuple(course.version.items()), options.timeout, not options.unsafe_no_sandbox)
     out = store.folder.resolve()  # which may lie where the submissions lie, and is none
     submissions = [s for s in find(options.paths, course) if out not in map(Path.resolve, map(Path, s.paths))]
@@ -77,9 +78,13 @@ def _grade(options, store: Store, console, errors) -> int:
     for path in store.damaged:
         errors.print(f"autograder: {path} is damaged; that submission is graded again", markup=False, highlight=False,
                      soft_wrap=True)
+    pool = _pool(options, order, len(todo), errors) if todo else None
+    # From here on it is the last run. One that could not begin leaves the one before as it was.
+    store.note_run({"paths": [str(Path(p).absolute()) for p in options.paths],
+                    **{name: getattr(options, name) for name in RESUMED}})
     try:
-        if todo:
-            graded = grade_all(order, todo, _pool(options, order, len(todo), errors))
+        if pool is not None:
+            graded = grade_all(order, todo, pool)
             _shown(_filed(graded, keys, order, store), len(todo), errors)
     finally:  # also when it is interrupted: what is known is kept
         known = store.reports(keys.values())
@@ -125,4 +130,7 @@ def _shown(reports, total: int, errors) -> None:
 
 
 def _count(text: str) -> int:
-    return max(1, int(text))
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return value

@@ -8,7 +8,7 @@ from ..course import Course
 from ..grade import Report
 from ..report import read
 from ..submissions import Submission, find
-from . import FAULT, OK, checks_option, command, results_option
+from . import FAULT, OK, command, course_of, release_options, results_option
 
 ADDRESSES = "sqlite:////path/gradebook.db or postgresql+psycopg://user:password@host/name"
 
@@ -22,8 +22,7 @@ def add(commands) -> None:
   autograder gradebook --gradebook postgresql+psycopg:///course       into a PostgreSQL database""")
     results_option(p)
     option(p, "the course's own")
-    p.add_argument("--release", default=Course().release, metavar="DIR", help="the released notebooks, by unit")
-    checks_option(p)
+    release_options(p)
 
 
 def option(p, default: str) -> None:
@@ -33,7 +32,7 @@ def option(p, default: str) -> None:
 
 def run(options, console, errors) -> int:
     from .. import gradebook  # needs nbgrader, which grading does not
-    course = Course(str(Path(options.release).resolve()), tuple(options.checks or Course().checks))
+    course = course_of(options)
     reports, where = read(options.results), gradebook.settings()
     submitted = Path(where.root, where.submitted_directory)
     submissions = find([str(submitted)], course) if submitted.is_dir() else []

@@ -4,7 +4,7 @@ from pathlib import Path
 from ..course import ROOT
 from ..report import write_atomic
 from ..submissions import find
-from . import OK, RESULTS, UNREADABLE, command, course_of, release_options, writing
+from . import OK, RESULTS, UNREADABLE, command, course_of, refuse_missing, release_options, writing
 
 
 def add(commands) -> None:
@@ -27,6 +27,7 @@ def add(commands) -> None:
 
 def run(options, console, errors) -> int:
     from .. import alike, similar
+    refuse_missing(options)
     course = course_of(options)
     answers, problems = similar.answers_of(find(options.paths, course), course)
     solutions = similar.solutions_of(options.root)

@@ -14,6 +14,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder.__main__ import main
+
 from . import little_course as little
 
 pytestmark = pytest.mark.classroom
@@ -173,8 +175,41 @@ def test_no_module_is_taken_from_the_folder_that_one_grades_in(tmp_path, options
 def test_unreadable_and_faults_have_exit_codes_of_their_own(tmp_path, options):
     (tmp_path / "cut.ipynb").write_text('{"cells": [')
     assert run("validate", tmp_path / "cut.ipynb", *options).returncode == 2
-    done = run("grade", tmp_path, "--release", tmp_path / "no_release")
+    (tmp_path / "no_release").mkdir()
+    done = run("grade", tmp_path, "--release", tmp_path / "no_release", "--out", tmp_path / "out")
     assert done.returncode == 3 and "autograder build" in done.stderr
+
+
+@pytest.mark.parametrize("wrong, words", [
+    (["submited"], "there is no such file or folder: submited"), ([".", "--jobs", "0"], "--jobs: at least 1"),
+    ([".", "--jobs", "-2"], "--jobs: at least 1"), ([".", "--release", "relase"], "there is no folder relase"),
+    ([".", "--scheduler", "tcp://127.0.0.1:1"], "scheduler"),
+])
+def test_what_cannot_begin_leaves_the_last_run_as_it_was(tmp_path, options, monkeypatch, capsys, wrong, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ann.ipynb").write_text('{"cells": [')
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("run.json", "results.json", "results.csv"):
+        (out / name).write_text(name)
+    try:
+        code = main(["grade", "--out", "out", *map(str, options), *wrong])
+    except SystemExit as end:
+        code = end.code
+    assert code == (3 if "--scheduler" in wrong else 2)
+    assert words in capsys.readouterr().err.replace("\n", " ")
+    assert all((out / name).read_text() == name for name in ("run.json", "results.json", "results.csv"))
+
+
+def test_what_the_last_run_was_asked_for_may_be_gone(tmp_path, options, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    asked = {"version": 1, "paths": ["gone"], "timeout": 20.0, "release": str(options[1]), "checks": None}
+    (out / "run.json").write_text(json.dumps(asked))
+    with pytest.raises(SystemExit) as end:
+        main(["grade", "--resume", "--out", str(out)])
+    assert end.value.code == 2 and "no such file or folder" in capsys.readouterr().err
+    assert sorted(p.name for p in out.iterdir()) == [".lock", "run.json", "submissions"]
 
 
 def test_without_a_sandbox_it_refuses_and_names_the_ways_out(tmp_path, options):
