@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,14 +29,18 @@ class ResultsError(Exception):
     """Results that are not there, or cannot be read. The text says what to do."""
 
 
-def read(folder: str | os.PathLike) -> list[Report]:
-    """The reports that `grade` left in its results folder, sorted by student. Raises ResultsError."""
+def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: None) -> list[Report]:
+    """The reports that `grade` left in its results folder, sorted by student. Raises ResultsError.
+
+    `say`: is told if they are not all, because the run that wrote them was interrupted.
+    """
     path = Path(folder, "results.json")
     again = "Grade again: python -m autograder grade PATH... --out DIR"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         version = data["version"]
         reports = [Report.from_plain(r) for r in data["submissions"]] if version == VERSION else []
+        asked = int(data.get("of", len(reports)))  # older files do not say
     except FileNotFoundError:
         raise ResultsError(f"no results in {folder}: nothing was graded yet, or it went elsewhere. {again}") from None
     except OSError as error:
@@ -45,6 +49,9 @@ def read(folder: str | os.PathLike) -> list[Report]:
         raise ResultsError(f"{path} is damaged ({type(error).__name__}: {error}). {again}") from None
     if version != VERSION:
         raise ResultsError(f"{path} has version {version!r}, and this grader reads version {VERSION}. {again}")
+    if len(reports) < asked:
+        say(f"{len(reports)} of {asked} submissions: the last run was interrupted. "
+            f"`autograder grade --resume --out {folder}` goes on")
     return reports
 
 
@@ -106,8 +113,11 @@ def _sum(marks: list) -> str:
     return f"{points}/{sum(m.max_points for m in marks):g}" if marks else ""
 
 
-def write(reports: Iterable[Report], folder: Path) -> tuple[Path, Path]:
-    """Writes results.json, a submission a line, and results.csv. Holds one whole report at a time."""
+def write(reports: Iterable[Report], folder: Path, of: int | None = None) -> tuple[Path, Path]:
+    """Writes results.json, a submission a line, and results.csv. Holds one whole report at a time.
+
+    `of`: how many submissions the run was asked for (default: as many as there are reports).
+    """
     folder.mkdir(parents=True, exist_ok=True)
     light = []
     with replacing(folder / "results.json") as file:
@@ -115,7 +125,8 @@ def write(reports: Iterable[Report], folder: Path) -> tuple[Path, Path]:
         for report in reports:
             file.write(",\n" * bool(light) + json.dumps(report.to_plain(), ensure_ascii=False))
             light.append(slim(report))
-        file.write("]}\n")
+        of = len(light) if of is None else of
+        file.write(f'],\n"complete": {json.dumps(len(light) >= of)}, "of": {of}}}\n')
     numbers = exercises_of(light)
     # With a byte-order mark, which is how Excel knows that the names are UTF-8.
     with replacing(folder / "results.csv", encoding="utf-8-sig") as file:

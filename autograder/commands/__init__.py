@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ..course import ROOT, Course
 from ..grade import Report
-from ..report import ResultsError
+from ..report import ResultsError, read
 from ..sandbox import Sandbox, find_sandbox, make_stage
 
 OK, FAIL, UNREADABLE, FAULT = range(4)
@@ -55,9 +55,14 @@ def grading_options(p) -> None:
 
 
 def results_option(p) -> None:
-    """Where `grade` has put its results, for the verbs that read them with report.read."""
+    """Where `grade` has put its results, for the verbs that read them with `results_of`."""
     p.add_argument("--results", type=Path, default=RESULTS, metavar="DIR",
                    help="the folder that `grade` wrote (default: .nbgrader/results)")
+
+
+def results_of(options, errors: Console) -> list[Report]:
+    """The last results. That they are not all is said. Raises ResultsError."""
+    return read(options.results, lambda text: errors.print(f"! {text}", markup=False, highlight=False, soft_wrap=True))
 
 
 def refuse_missing(options) -> None:

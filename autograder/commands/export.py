@@ -1,8 +1,8 @@
 """autograder export: results -> grades for a spreadsheet or a learning platform. The work is in ../export.py."""
 from pathlib import Path
 
-from ..report import read, write_atomic
-from . import OK, UNREADABLE, command, course_of, many, release_options, results_option, writing
+from ..report import write_atomic
+from . import OK, UNREADABLE, command, course_of, many, release_options, results_of, results_option, writing
 
 NAMES = ("csv", "canvas", "gradescope", "nbgrader")
 SUMS = ("canvas", "nbgrader")  # these have one number for a unit
@@ -31,7 +31,7 @@ def add(commands) -> None:
 def run(options, console, errors) -> int:
     from ..export import FORMATS, RosterError, partial, read_roster
     course = course_of(options)
-    reports = read(options.results)
+    reports = results_of(options, errors)
     try:
         roster = read_roster(options.roster)
     except RosterError as error:

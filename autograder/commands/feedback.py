@@ -2,8 +2,7 @@
 from pathlib import Path
 
 from ..course import ROOT
-from ..report import read
-from . import OK, RESULTS, command, course_of, many, release_options, results_option, writing
+from . import OK, RESULTS, command, course_of, many, release_options, results_of, results_option, writing
 
 FEEDBACK = ROOT / ".nbgrader" / "feedback"
 
@@ -32,7 +31,7 @@ def run(options, console, errors) -> int:
     course = course_of(options)
     submitted = options.submitted if options.by_notebook else None
     out = options.out or _folder(options.results)
-    reports = read(options.results)
+    reports = results_of(options, errors)
     with writing(out):
         written = write_pages(reports, course, out, options.reveal, submitted)
     said = f"{many(len(written), 'page')} in {out}"

@@ -88,7 +88,7 @@ def _grade(options, store: Store, console, errors) -> int:
             _shown(_filed(graded, keys, order, store), len(todo), errors)
     finally:  # also when it is interrupted: what is known is kept
         known = store.reports(keys.values())
-        written = write(known, Path(options.out))
+        written = write(known, Path(options.out), of=len(set(keys.values())))
     rows = [slim(report) for report in known]
     console.print(table(rows, console.width))
     errors.print(f"{len(todo)} graded, {len(submissions) - len(todo)} unchanged", highlight=False)

@@ -6,9 +6,8 @@ from rich.console import Console
 
 from ..course import Course
 from ..grade import Report
-from ..report import read
 from ..submissions import Submission, find
-from . import FAULT, OK, command, course_of, release_options, results_option
+from . import FAULT, OK, command, course_of, release_options, results_of, results_option
 
 ADDRESSES = "sqlite:////path/gradebook.db or postgresql+psycopg://user:password@host/name"
 
@@ -33,7 +32,7 @@ def option(p, default: str) -> None:
 def run(options, console, errors) -> int:
     from .. import gradebook  # needs nbgrader, which grading does not
     course = course_of(options)
-    reports, where = read(options.results), gradebook.settings()
+    reports, where = results_of(options, errors), gradebook.settings()
     submitted = Path(where.root, where.submitted_directory)
     submissions = find([str(submitted)], course) if submitted.is_dir() else []
     return _write(options.gradebook or where.db_url, reports, submissions, course, errors, where, options.results)

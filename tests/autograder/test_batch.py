@@ -14,11 +14,13 @@ import nbformat
 import psutil
 import pytest
 
+from autograder.__main__ import main
 from autograder.batch import Order, grade_all, remove_abandoned
 from autograder.child import ChildDied, grade_parcel
+from autograder.commands import grade as grading
 from autograder.course import Course, CourseError
 from autograder.grade import Grader, Mark, Report
-from autograder.report import ResultsError, read
+from autograder.report import ResultsError, read, write
 from autograder.sandbox import Sandbox
 from autograder.store import Store
 from autograder.submissions import Parcel, Submission, pack
@@ -188,6 +190,37 @@ def test_what_a_killed_batch_left_is_removed_and_what_another_one_uses_is_not(mo
         fcntl.flock(lock, fcntl.LOCK_EX)
         remove_abandoned()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["autograder-new", "autograder-used"]
+
+
+def test_results_of_an_interrupted_run_say_how_many_they_are(tmp_path, options, monkeypatch, capsys):  # noqa: F811
+    def interrupted(order, submissions, pool):
+        for s in submissions[:2]:
+            parcel = pack(s)
+            yield s, parcel, Report(s.student, ["a"], parcel.digest, marks={"90.1": Mark(2.0, 2, "right")})
+        raise KeyboardInterrupt
+    for i in range(6):
+        nbformat.write(little.notebook(), tmp_path / f"s{i}.ipynb")
+    monkeypatch.setattr(grading, "grade_all", interrupted)
+    monkeypatch.setattr(grading, "_pool", lambda *_: Pool())
+    out, release = tmp_path / "out", [str(o) for o in options[:4]]
+    paths = [tmp_path / f"s{i}.ipynb" for i in range(6)]
+    assert main(["grade", *map(str, (*paths, *options)), "--out", str(out)]) == 3
+    data = json.loads((out / "results.json").read_text())
+    assert (data["complete"], data["of"], len(data["submissions"])) == (False, 6, 2)
+    words = f"2 of 6 submissions: the last run was interrupted. `autograder grade --resume --out {out}` goes on"
+    capsys.readouterr()
+    for verb, where in (("export", ["--out", tmp_path / "e"]), ("feedback", ["--out", tmp_path / "f"]),
+                        ("gradebook", ["--gradebook", f"sqlite:///{tmp_path}/gradebook.db"])):
+        assert main([verb, "--results", str(out), *map(str, where), *release]) == 0
+        assert words in capsys.readouterr().err, verb
+
+
+def test_complete_results_and_older_ones_say_nothing(tmp_path):
+    said, reports = [], [Report("ann", [], "0")]
+    write(reports, tmp_path)
+    assert read(tmp_path, said.append) == reports and json.loads((tmp_path / "results.json").read_text())["complete"]
+    (tmp_path / "results.json").write_text(json.dumps({"version": 1, "submissions": [reports[0].to_plain()]}))
+    assert read(tmp_path, said.append) == reports and not said
 
 
 # ---- for real
