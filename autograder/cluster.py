@@ -22,8 +22,8 @@ class Cluster:
         try:
             from distributed import Client
         except ImportError:
-            raise BatchError("--scheduler needs Dask, which is not installed here: "
-                             "pip install 'pallas-lite[cluster]'") from None
+            raise BatchError("--scheduler needs Dask, which is not installed here. In the course's repository: "
+                             "pip install -e '.[cluster]'") from None
         for name in ("distributed", "distributed.client"):  # what matters is said below
             logging.getLogger(name).setLevel(logging.CRITICAL)
         warnings.filterwarnings("ignore", module="distributed")

@@ -67,7 +67,7 @@ def _packages(lock: Path) -> Iterator[Finding]:
     else:  # installed from a wheel
         asked = [r for r in map(Requirement, importlib.metadata.requires("pallas-lite") or [])
                  if not (r.marker and "extra" in str(r.marker))]
-        mend = "pip install --upgrade pallas-lite"
+        mend = "pip install --upgrade WHEEL, with the course's wheel, or pip install -e . in its repository"
     core, rest, count = [], [], 0
     for r in asked:
         if r.marker and not r.marker.evaluate():

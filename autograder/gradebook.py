@@ -170,8 +170,8 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 def _why(url: str, error: Exception) -> str:
     text = str(error).split("\n")[0]
     if isinstance(error, ImportError):
-        return (f"{shown(url)} needs a driver that is not installed ({error.name}). PostgreSQL's: "
-                "pip install 'pallas-lite[postgres]', and an address that begins with postgresql+psycopg://")
+        return (f"{shown(url)} needs a driver that is not installed ({error.name}). PostgreSQL's, in the "
+                "course's repository: pip install -e '.[postgres]', and an address that begins with postgresql+psycopg://")
     if isinstance(error, sqlalchemy.exc.ArgumentError):
         return (f"{url!r} is no address of a database. Two that are: sqlite:////course/gradebook.db and "
                 "postgresql+psycopg://user:password@host/gradebook")

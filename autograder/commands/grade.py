@@ -30,7 +30,7 @@ def add(commands) -> None:
   autograder grade --resume --jobs 4               the last run again, with its paths and options
   autograder grade ada.ipynb --timeout 5           one notebook, 5 s for each cell and check
   autograder grade submitted --fresh               all of it, whatever is known
-  autograder grade submitted --scheduler tcp://head:8786    on a Dask cluster (pip install dask distributed)""")
+  autograder grade submitted --scheduler tcp://head:8786    on a Dask cluster (pip install -e '.[cluster]')""")
     p.add_argument("paths", nargs="*", metavar="PATH")
     p.add_argument("--jobs", type=_count, default=1, metavar="N", help="how many submissions at once (default: 1)")
     p.add_argument("--resume", action="store_true",

@@ -24,7 +24,7 @@ from .test_grading import ROOT, run
 pytestmark = [
     pytest.mark.classroom,
     pytest.mark.skipif(importlib.util.find_spec("distributed") is None and not os.environ.get("CI"),
-                       reason="pip install 'pallas-lite[cluster]'"),
+                       reason="pip install -e '.[cluster]'"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can make hosts out of processes"),
 ]
 MARKS = {"right": 10, "half": 5, "nothing": 0, "ends": 8}

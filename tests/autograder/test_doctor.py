@@ -96,11 +96,14 @@ def test_too_little_memory_and_disk(monkeypatch):
     assert [f.state for f in doctor._room()] == [doctor.BAD] * 3
 
 
-def test_what_the_doctor_itself_cannot_do_is_the_graders_fault(options, capsys, monkeypatch):
+def test_what_the_doctor_itself_cannot_do_is_the_graders_fault(options, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "_packages", lambda lock: 1 / 0)
     assert main(["doctor", "--student", *options]) == 3
     assert any("ZeroDivisionError" in line for line in lines(capsys))
-    assert main(["doctor", "--release", "/nowhere"]) == 3
+    assert main(["doctor", "--release", str(tmp_path)]) == 3  # a folder without a release
+    with pytest.raises(SystemExit) as end:
+        main(["doctor", "--release", "/nowhere"])
+    assert end.value.code == 2
 
 
 def test_the_course_id_is_that_of_the_contents(course):

@@ -7,6 +7,7 @@ Marks are in the order of the little course's exercises: 90.1 a loop (2), 90.2 a
 """
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ import nbformat
 import pytest
 
 from autograder.__main__ import main
+from autograder.batch import BatchError
+from autograder.cluster import Cluster
 
 from . import little_course as little
 
@@ -199,6 +202,18 @@ def test_what_cannot_begin_leaves_the_last_run_as_it_was(tmp_path, options, monk
     assert code == (3 if "--scheduler" in wrong else 2)
     assert words in capsys.readouterr().err.replace("\n", " ")
     assert all((out / name).read_text() == name for name in ("run.json", "results.json", "results.csv"))
+
+
+def test_without_dask_there_is_one_recipe(monkeypatch, capsys):
+    recipe = "pip install -e '.[cluster]'"
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(BatchError, match=re.escape(recipe)):
+        Cluster(None, "tcp://head:8786")
+    with pytest.raises(SystemExit):
+        main(["grade", "--help"])
+    assert recipe in capsys.readouterr().out and recipe in (ROOT / "docs" / "grading.md").read_text()
+    told = [*ROOT.glob("autograder/**/*.py"), *ROOT.glob("pallas_lite/**/*.py"), *ROOT.glob("docs/*.md")]
+    assert not [p for p in told if "pip install 'pallas-lite" in p.read_text()]  # which no index has
 
 
 def test_what_the_last_run_was_asked_for_may_be_gone(tmp_path, options, capsys):
