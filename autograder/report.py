@@ -24,6 +24,8 @@ MOST_ROWS = 500  # of a table; nobody reads more, and a terminal takes minutes t
 SIGNS = {"right": "✓", "wrong": "✗", "error": "✗", "not done": "…", "missing": "–", "unreadable": "!",
          "broken": "!"}
 
+LEGEND = "✓ right, ✗ wrong, … not done, – not handed in (as a total: not known), ! no mark; s: seconds"
+
 
 class ResultsError(Exception):
     """Results that are not there, or cannot be read. The text says what to do."""

@@ -21,12 +21,30 @@ EXIT_CODES = """exit codes:
   2  something handed in could not be read; everything else was graded. Also: a wrong command line, no results
   3  the grader's own fault (no sandbox, no release, a check that failed): no mark was given for it
 """
+OWN_FAULT = "the grader's own fault (no release, a check that failed"
+CODES = {  # verb -> what its exit codes mean; 2 may always be a wrong command line too
+    "build": ["built, or up to date", "an error in solutions/; with --check: out of date", ""],
+    "selftest": ["all checks are right", "a check is at fault", "", OWN_FAULT + " to load)"],
+    "validate": ["the notebook passes", "it does not", "it could not be read", OWN_FAULT + ", no sandbox)"],
+    "grade": ["every submission has its marks, whatever they are", "",
+              "something handed in could not be read, and everything else was graded", OWN_FAULT + ", no sandbox, no "
+              "cluster,\n     a gradebook that could not be written): what is not known has no mark. Or interrupted"],
+    "gradebook": ["written", "", "no results", "the gradebook could not be written"],
+    "feedback": ["written", "", "no results", "no release"],
+    "export": ["written", "", "no results, or a roster that cannot be used", "no release"],
+    "similar": ["everything was compared", "", "something handed in could not be read; the rest was compared",
+                "no release"],
+    "doctor": ["all is there", "something is to mend", "", "there is no course, or the doctor itself failed"],
+}
 RESULTS = ROOT / ".nbgrader" / "results"
 
 
 def command(commands, name: str, help: str, description: str, run, examples: str = "") -> argparse.ArgumentParser:
     """A parser for one verb. `examples`: command lines, each with what it does; shown by --help."""
-    epilog = f"examples:\n{examples.strip(chr(10))}\n\n{EXIT_CODES}" if examples else EXIT_CODES
+    meanings = [*CODES[name]]
+    meanings[UNREADABLE] += "; or a wrong command line" if meanings[UNREADABLE] else "a wrong command line"
+    codes = [f"  {code}  {meaning}" for code, meaning in enumerate(meanings) if meaning]
+    epilog = "\n".join([*(["examples:", examples.strip("\n"), ""] * bool(examples)), "exit codes:", *codes])
     p = commands.add_parser(name, help=help, description=description, epilog=epilog,
                             formatter_class=argparse.RawDescriptionHelpFormatter)
     p.set_defaults(run=run, refuse=p.error)

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..batch import Here, Order, grade_all
-from ..report import slim, table, write
+from ..report import LEGEND, slim, table, write
 from ..store import Store
 from ..submissions import find, pack
 from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, refuse_missing
@@ -91,6 +91,7 @@ def _grade(options, store: Store, console, errors) -> int:
         written = write(known, Path(options.out), of=len(set(keys.values())))
     rows = [slim(report) for report in known]
     console.print(table(rows, console.width))
+    console.print(LEGEND, highlight=False)
     errors.print(f"{len(todo)} graded, {len(submissions) - len(todo)} unchanged", highlight=False)
     for path in written:
         errors.print(f"written: {path}", markup=False, highlight=False)

@@ -15,9 +15,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder.__main__ import main
+from autograder.__main__ import VERBS, main
 from autograder.batch import BatchError
 from autograder.cluster import Cluster
+from autograder.report import LEGEND, SIGNS
 
 from . import little_course as little
 
@@ -149,6 +150,7 @@ def test_the_batch_says_that_something_was_unreadable_and_shows_a_row_for_each(g
     assert [r.split(",")[0] for r in rows[1:]] == sorted(reports)
     for name in reports:
         assert name in done.stdout
+    assert LEGEND in done.stdout
 
 
 def test_a_failing_schedule_is_told_with_its_table(graded, tmp_path, options):
@@ -214,6 +216,22 @@ def test_without_dask_there_is_one_recipe(monkeypatch, capsys):
     assert recipe in capsys.readouterr().out and recipe in (ROOT / "docs" / "grading.md").read_text()
     told = [*ROOT.glob("autograder/**/*.py"), *ROOT.glob("pallas_lite/**/*.py"), *ROOT.glob("docs/*.md")]
     assert not [p for p in told if "pip install 'pallas-lite" in p.read_text()]  # which no index has
+
+
+def test_help_has_the_exit_codes_of_its_verb_alone(capsys):
+    def codes(verb):
+        with pytest.raises(SystemExit):
+            main([verb, "--help"])
+        return capsys.readouterr().out.partition("exit codes:\n")[2]
+    assert [line[2] for line in codes("grade").splitlines() if line[2] != " "] == ["0", "2", "3"]
+    assert codes("validate").startswith("  0  the notebook passes\n  1  it does not\n  2  it could not be read; or")
+    assert "2  a wrong command line" in codes("doctor") and "validate" not in codes("doctor")
+    for verb in VERBS:
+        assert codes(verb.__name__.rpartition(".")[2]).startswith("  0  ")
+
+
+def test_every_sign_of_the_table_is_explained():
+    assert all(sign in LEGEND for sign in SIGNS.values())
 
 
 def test_what_the_last_run_was_asked_for_may_be_gone(tmp_path, options, capsys):
