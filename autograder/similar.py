@@ -64,6 +64,7 @@ def answers_of(submissions: Iterable[Submission], course: Course) -> tuple[Answe
     problems = []
     for submission in submissions:
         read, _, unread = collect(submission.paths, course)
+        unread = [*submission.lost, *unread]
         why = [f"{file}: {reason}" if len(submission.paths) > 1 else reason for file, reason in unread]
         if why or submission.problem:
             why = why or [submission.problem]

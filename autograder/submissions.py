@@ -76,7 +76,7 @@ def pack(submission: Submission) -> Parcel:
         except Unreadable as reason:
             return str(reason)
     files = () if submission.problem else tuple((Path(p).name, content(p)) for p in submission.paths)
-    return Parcel(submission.student, files, submission.whole, submission.problem)
+    return Parcel(submission.student, files + submission.lost, submission.whole, submission.problem)
 
 
 def find(paths: list[str], course: Course) -> list[Submission]:
@@ -110,23 +110,28 @@ def _folder(path: Path, course: Course) -> list[Submission]:
 
 
 def _no_file(path: Path) -> Submission:
+    return Submission(path.stem, (str(path),), problem=_why_no_file(path))
+
+
+def _why_no_file(path: Path) -> str:
     what = "a link to another one" if path.is_symlink() else "no ordinary file"
-    return Submission(path.stem, (str(path),), problem=f"this is {what}: hand in the notebook itself")
+    return f"this is {what}: hand in the notebook itself"
 
 
 def _student(path: Path, course: Course) -> Submission:
     path = path.resolve()
     name = path.parent.name if path.name in course.units else path.name
-    notebooks = tuple(str(p) for p in sorted(path.rglob("*.ipynb"))
-                      # A link out of the folder could lead to another student's answers.
-                      if p.is_file() and p.resolve().is_relative_to(path)
-                      and not any(part.startswith(".") for part in p.relative_to(path).parts))
+    found = [p for p in sorted(path.rglob("*.ipynb")) if p.is_symlink() or not p.is_dir()
+             if not any(part.startswith(".") for part in p.relative_to(path).parts)]
+    # A link out of the folder could lead to another student's answers.
+    notebooks = tuple(str(p) for p in found if p.is_file() and p.resolve().is_relative_to(path))
+    lost = tuple((p.name, _why_no_file(p)) for p in found if str(p) not in notebooks)
     if not notebooks:
         return Submission(name, (str(path),), problem="there is no notebook in this folder")
     if len(notebooks) > MOST_FILES:
         return Submission(name, (str(path),), problem=f"there are {len(notebooks)} notebooks in this folder: hand in "
                           "only those of the course")
-    return Submission(name, notebooks, whole=True)
+    return Submission(name, notebooks, whole=True, lost=lost)
 
 
 def _natural(text: str) -> list:

@@ -100,6 +100,17 @@ def test_what_the_disk_does_not_give_is_unreadable_too(release, tmp_path, monkey
     assert verdicts(report) == {"91": "missing", "92": "unreadable"} and report.status == "unreadable"
 
 
+def test_a_link_among_the_notebooks_is_unreadable_too(grade, tmp_path):
+    other = put(tmp_path / "other", **{NAMES[1]: of(91)})
+    put(tmp_path / "submitted" / "ann")
+    (tmp_path / "submitted" / "ann" / f"{NAMES[1]}.ipynb").symlink_to(other / f"{NAMES[1]}.ipynb")
+    (tmp_path / "submitted" / "ann" / "a folder.ipynb").mkdir()
+    report = grade(**{NAMES[0]: of(90)})
+    assert verdicts(report) == {"90": "right", "91": "unreadable", "92": "missing"}
+    said = "91_little.ipynb: this is a link to another one: hand in the notebook itself. No mark for 91_little "
+    assert report.warnings[0].startswith(said)
+
+
 def test_the_page_says_why_and_what_to_do(release, grade):
     course = Course(str(release), (CHECKS,))
     report = grade(**{NAMES[0]: of(90), NAMES[1]: of(91)[:1500], NAMES[2]: of(92)})
@@ -132,7 +143,7 @@ def test_earlier_points_stay_and_no_cell_is_zero(release, tmp_path):
     assert sum(before["ann", UNIT].values()) == 3
     (folder / f"{NAMES[1]}.ipynb").write_bytes(of(91)[:1500])
     done = run(*command)
-    assert done.returncode == 2 and "cut off" in done.stdout and "not handed in" not in done.stdout, done.stderr
+    assert done.returncode == 2 and "cut off" in done.stdout and "was not handed in" not in done.stdout, done.stderr
     assert "no marks to write: ann, exercises 91.1, 91.2, 91.3, 91.4 (unreadable: 91_little.ipynb" in done.stderr
     assert gradebook.scores(url) == before
     (row,) = csv.DictReader((out / "results.csv").read_text(encoding="utf-8-sig").splitlines())
