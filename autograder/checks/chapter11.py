@@ -39,6 +39,9 @@ def running(answer: Handle, trial: Trial) -> None:
     for n, low, high in trial.pick(visible=[(1, 0, 1), (2, 0, 1), (3, 88, 96)],  # close enough that no sum is just 1
                                    hidden=[(1, -4, 4), (2, 0, 3), (4, 88, 95), (5, -99, -92), (3, -2, 6)]):
         blocks = trial.rng.uniform(low, high, (n, 3, 4)).astype(np.float32)
+        # After the first block, one row's maximum stays and another's grows: else two slips would look alike.
+        blocks[:, 0] = np.sort(blocks[:, 0], axis=None)[::-1].reshape(n, 4)
+        blocks[:, 1] = np.sort(blocks[:, 1], axis=None).reshape(n, 4)
         m, total = np.full(3, -np.inf, np.float32), np.zeros(3, np.float32)
         for number_, block in enumerate(blocks):
             seen = np.concatenate(blocks[:number_ + 1], axis=1).astype(np.float64)
@@ -286,7 +289,8 @@ def _attention_kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
         l_ref[...] = jnp.zeros_like(l_ref)
         acc_ref[...] = jnp.zeros_like(acc_ref)
 
-    scores = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32) / math.sqrt(q_ref.shape[1])
+    scores = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32)
+    scores = scores / math.sqrt(q_ref.shape[1])
     new = jnp.maximum(m_ref[...], scores.max(axis=1, keepdims=True))
     weights, shrink = jnp.exp(scores - new), jnp.exp(m_ref[...] - new)
     values = jnp.dot(weights.astype(v_ref.dtype), v_ref[...], preferred_element_type=jnp.float32)
