@@ -73,13 +73,13 @@ def test_ten_explorers_open_and_moved_do_not_leak():
              (lambda: pl.explore(call, shape, view="schedule"), {"alpha": 2e-6}))
     ten = [(make(), move) for make, move in kinds for _ in range(2)]
     seen = []
-    for _ in range(3):
+    for _ in range(2):
         for explorer, move in ten:
             assert explorer.ui
             explorer.set(**move)
             explorer.set(**explorer.first)
         seen.append(kept())
-    assert seen[0] == seen[1] == seen[2]
+    assert seen[0] == seen[1]
     for explorer, _ in ten:
         explorer.close()
     del ten, explorer
