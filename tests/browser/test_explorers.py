@@ -100,7 +100,7 @@ def work(page, cell, name, kind):
     if kind not in STILL:
         page.wait(lambda: seen(cell) != before, f"{kind} of {name} to change the page")
     if kind == "slider":
-        assert drawing(cell) != before[0], "the picture, not only the words"
+        page.wait(lambda: drawing(cell) != before[0], f"{kind} of {name} to change the picture, not only the words")
 
 
 def hover(page):
