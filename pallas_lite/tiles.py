@@ -113,10 +113,17 @@ def check(name: str, x, parts) -> None:
             last = d == len(x.shape) - 1
             if last and not size == n == x.block_shape[d] and (size % columns or step % columns):
                 _refuse(name, x, f"a copy of {size} columns, from a multiple of {step}, cuts a tile of {columns}",
-                        f"Take a multiple of {columns} columns in each block, or just all {n}.")
+                        _mend(n, x.block_shape[d], size, columns, "columns"))
             if not last and size != n and not narrow and not _fits(size, step, tile, packed):
                 _refuse(name, x, f"a copy of {size} rows, from a multiple of {step}, cuts a tile of {tile}",
-                        f"Take a multiple of {tile} rows in each block, or all {n}.")
+                        _mend(n, x.block_shape[d], size, tile, "rows"))
+
+
+def _mend(n, block, size, tile, what) -> str:
+    if size < block:  # whole tiles in a block would not help
+        return (f"The {size} are what the array's edge leaves of a block of {block}: pad the array to "
+                f"{-(-n // tile) * tile} {what}, or take all {n} in one block.")
+    return f"Take a multiple of {tile} {what} in each block, or all {n}."
 
 
 def _fits(size, step, tile, packed) -> bool:

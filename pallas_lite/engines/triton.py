@@ -59,7 +59,8 @@ def shared_memory(traced) -> dict[str, int]:
     in shared memory until it is done: `depth` blocks of each; f32 operands, and small results, are read to registers
     first: one block less, and f32 takes one more of the right-hand side, transposed. Without a pipeline (depth 1) f32
     operands go through one after the other. The result is rearranged there before it is stored, once the operands are
-    gone. Not in it: what Triton needs to rearrange other values, in kernels that mix layouts.
+    gone; beside them, where it is stored in the loop. Not in it: what Triton needs to rearrange other values, in
+    kernels that mix layouts.
     """
     grid, stages, found = gpu.Grid(traced), _stages(traced), {}
     moving = {x.name: x for x in traced.operands if not x.is_output and (grid.along(x) != grid.along(x)[:, :1]).any()}
@@ -76,8 +77,9 @@ def shared_memory(traced) -> dict[str, int]:
         for name in sorted(wide, key=found.get)[:-1]:
             found[name] = 0
     warps = _warps(traced)
-    more = max((_rearranged(x, warps) for x in traced.operands if found and x.is_output), default=0)
-    more -= sum(found.values())
+    results = [x for x in traced.operands if found and x.is_output]
+    in_loop = any((grid.along(x) != grid.along(x)[:, :1]).any() for x in results)
+    more = max((_rearranged(x, warps) for x in results), default=0) - (0 if in_loop else sum(found.values()))
     return found | {"to rearrange the result": more} if more > 0 else found
 
 

@@ -17,7 +17,7 @@ from jax.experimental.pallas import triton as plgpu
 import pallas_lite as pl
 from benchmarks import gpu as gpu_benchmark
 from benchmarks import gpu_memory
-from benchmarks._gpu_kernels import add, into_output, marked, matmul, shape, total
+from benchmarks._gpu_kernels import MATMUL, add, into_output, marked, matmul, shape, total
 from pallas_lite import cuda
 from pallas_lite import tpu as pltpu
 from pallas_lite.call import Call
@@ -484,6 +484,15 @@ def test_triton_rearranges_a_result_in_the_memory_that_we_count(rows, columns, w
     memory = program.compile().memory_analysis()
     assert memory.shared_memory_in_bytes == memory.predicted_shared_memory_in_bytes
     assert "to rearrange the result" in program.shared_memory()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("semantics, extra", [(MATMUL, 0), (("arbitrary",) * 3, 64 * 64 * 2)])
+def test_a_result_that_is_stored_in_the_loop_is_rearranged_beside_the_operands(semantics, extra, compiler):
+    a = shape(256, 256, dtype=jnp.bfloat16)
+    program = matmul(256, (64, 64, 64), 2, jnp.bfloat16, semantics).trace(a, a).lower("triton")
+    memory = program.compile().memory_analysis()
+    assert memory.shared_memory_in_bytes == memory.predicted_shared_memory_in_bytes == 4 * 64 * 64 * 2 + extra
 
 
 @pytest.mark.gpu

@@ -112,7 +112,27 @@ def test_a_tile_that_a_copy_would_cut_is_named():
         lower(table.add, 64).compile("v5e")
     assert str(refused.value) == (
         "kernel: the TPU compiler cannot copy the blocks (64, 64) of x (float32[4096, 4096]): a copy of 64 columns, "
-        "from a multiple of 64, cuts a tile of 128. Take a multiple of 128 columns in each block, or just all 4096.")
+        "from a multiple of 64, cuts a tile of 128. Take a multiple of 128 columns in each block, or all 4096.")
+
+
+@pytest.mark.parametrize("rows, columns, mend", [
+    (300, 256, "a copy of 44 rows, from a multiple of 64, cuts a tile of 8. The 44 are what the array's edge leaves "
+               "of a block of 64: pad the array to 304 rows, or take all 300 in one block."),
+    (256, 300, "a copy of 44 columns, from a multiple of 128, cuts a tile of 128. The 44 are what the array's edge "
+               "leaves of a block of 128: pad the array to 384 columns, or take all 300 in one block.")])
+def test_an_edge_that_cuts_a_tile_says_to_what_to_pad(rows, columns, mend):
+    def lowered(*dims):
+        spec = pl.BlockSpec((64, 128), lambda i, j: (i, j))
+        like = jax.ShapeDtypeStruct(dims, jnp.float32)
+        return pl.pallas_call(double, like, grid=(pl.cdiv(dims[0], 64), pl.cdiv(dims[1], 128)), in_specs=[spec],
+                              out_specs=spec).trace(like).lower("tpu")
+    with pytest.raises(pl.PallasLiteError, match=re.escape(mend)):
+        lowered(rows, columns).compile("v5e")
+    lowered(-(-rows // 8) * 8, -(-columns // 128) * 128).compile("v5e")
+
+
+def double(x_ref, o_ref):
+    o_ref[...] = 2 * x_ref[...]
 
 
 def softmax(x_ref, o_ref):
