@@ -150,7 +150,7 @@ def slim(report: Report) -> Report:
 
 @functools.cache
 def _bare(points: float | None, max_points: float, verdict: str) -> Mark:
-    return Mark(points, max_points, verdict)
+    return Mark(None if points is None else float(points), float(max_points), verdict)  # 2 and 2.0 are one key
 
 
 def _cell(text: str) -> str:

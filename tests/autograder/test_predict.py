@@ -14,13 +14,13 @@ from autograder.selftest import prediction_problems
 
 @pytest.fixture
 def number(monkeypatch):
-    """An exercise 92.1 for one test: two blocks of some bytes each, and the machine's word for it."""
-    draws = ModuleType("autograder.inside.draws.chapter92")
-    draws.DRAWS = {"92.1": lambda rng: {"size": rng.randrange(10, 1000)}, "92.2": lambda rng: {"size": rng.random()}}
+    """An exercise 86.1 for one test: two blocks of some bytes each, and the machine's word for it."""
+    draws = ModuleType("autograder.inside.draws.chapter86")
+    draws.DRAWS = {"86.1": lambda rng: {"size": rng.randrange(10, 1000)}, "86.2": lambda rng: {"size": rng.random()}}
     monkeypatch.setitem(sys.modules, draws.__name__, draws)
-    yield "92.1"
+    yield "86.1"
     for found in EXERCISES, PREDICTIONS:
-        found.pop("92.1", None)
+        found.pop("86.1", None)
 
 
 def ask(number, *slips):
@@ -32,7 +32,7 @@ def ask(number, *slips):
 
 def test_personal_numbers_belong_to_student_and_exercise(number):
     assert personal(number, " S12 ") == personal(number, "s12") != personal(number, "s13")
-    assert personal(number, "s12").size != personal("92.2", "s12").size
+    assert personal(number, "s12").size != personal("86.2", "s12").size
 
 
 def test_a_prediction_says_high_or_low_and_what_slipped_and_never_the_value(number):
