@@ -5,7 +5,7 @@ export PYTHON VENV
 RUN = @sh tools/bootstrap.sh run
 
 .DEFAULT_GOAL = help
-.PHONY: help lab formgrader test build check bench lock
+.PHONY: help lab formgrader test build check bench tables lock
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile
@@ -28,6 +28,9 @@ check:  ## lint, and the tests that take seconds
 
 bench:  ## measure the numbers that the README gives
 	$(RUN) benchmarks $(ARGS)
+
+tables:  ## measure again, and put the numbers into the README and docs
+	$(RUN) benchmarks --write $(ARGS)
 
 # uv makes one lock for all supported Pythons, which pip cannot. It has a folder of its own: only maintainers need it.
 # Pins stay where they can; ARGS=--upgrade moves them all.

@@ -2,10 +2,11 @@
 
 The aim is 100 ms for 64 steps on two cores. On a busy machine a redraw waits for others, so processor time is given
 too: the kernel's, and that of all processes: kernel, server, chromium, and its driver, which is asked all the while for
-the picture. Without chromium and selenium only the kernel's is measured.
+the picture. Without chromium and selenium only the kernel's is printed.
 """
 import contextlib
 import gc
+import importlib.util
 import itertools
 import os
 import shutil
@@ -21,6 +22,8 @@ from matplotlib.figure import Figure
 
 import pallas_lite as pl
 
+from . import NotHere, short
+
 MOVES, HANDLE = 21, ".noUi-handle"
 SETUP = '''import sys
 import jax, jax.numpy as jnp
@@ -31,12 +34,12 @@ f, shape = matmul(512)'''
 KINDS = {
     "schedule, 64 steps: α": ("pl.schedule_explorer(64, 2, alpha=2e-6)", 2, "alpha", (2e-6, 2.25e-6)),
     "schedule, 64 steps: depth": ("pl.schedule_explorer(64, 2, alpha=1e-6)", 1, "depth", (2, 3)),
-    "schedule, 64 steps: look at step": ("pl.schedule_explorer(64, 3)", 5, "step", (0, 1)),
+    "schedule, 64 steps: the step looked at": ("pl.schedule_explorer(64, 3)", 5, "step", (0, 1)),
     "stepper, 6 blocks: depth": ("pl.derivation_stepper(6)", 1, "depth", (2, 3)),
-    "stepper, 6 blocks: line": ("pl.derivation_stepper(6, 3)", 2, "line", (0, 1)),
-    "grid, 64 steps: step": ("pl.explore(f, shape, shape)", 0, "step", (0, 1)),
-    "tuner, 64 steps: bm": ("pl.block_tuner(1024, 1024, 1024)", 0, "bm", (256, 512)),
-    "tuner, 1,048,576 steps: bm": ("pl.block_tuner(8192, 8192, 8192, bm=64, bn=64, bk=128)", 0, "bm", (64, 128)),
+    "stepper, 6 blocks: the line": ("pl.derivation_stepper(6, 3)", 2, "line", (0, 1)),
+    "grid, 64 steps: the step": ("pl.explore(f, shape, shape)", 0, "step", (0, 1)),
+    "block tuner, 64 steps: bm": ("pl.block_tuner(1024, 1024, 1024)", 0, "bm", (256, 512)),
+    "block tuner, 1,048,576 steps: bm": ("pl.block_tuner(8192, 8192, 8192, bm=64, bn=64, bk=128)", 0, "bm", (64, 128)),
 }
 # Milliseconds from the key to the first frame that has been painted after the picture was replaced.
 WATCH = """const area = arguments[0].querySelector('.jupyter-widgets svg[role=img]').closest('.widget-html');
@@ -72,9 +75,9 @@ def opened(line: str):
 
 
 def numbers(times) -> str:
-    """Median and p90, in ms."""
+    """Median and, in brackets, p90; in ms."""
     ms = sorted(1e3 * t for t in times)
-    return f"{statistics.median(ms):7.0f}{ms[int(0.9 * (len(ms) - 1))]:6.0f}"
+    return f"{short(statistics.median(ms))} ({short(ms[int(0.9 * (len(ms) - 1))])})" if ms else "not measured"
 
 
 def in_kernel(line: str, setting: str, values) -> list[float]:
@@ -102,7 +105,7 @@ def processor() -> float:
     return sum(used[pid] for pid in ours - {os.getpid()})
 
 
-def in_browser() -> dict[str, tuple[list[float], float]]:
+def in_browser(chromium) -> dict[str, tuple[list[float], float]]:
     """Of each kind: seconds from key to picture, every other key going back; and processor time a move, of all."""
     from selenium.webdriver.common.keys import Keys
 
@@ -110,7 +113,6 @@ def in_browser() -> dict[str, tuple[list[float], float]]:
     with tempfile.TemporaryDirectory() as folder:
         work, found = Path(folder), {}
         cells = write_notebook(work / "bench.ipynb", [SETUP, *(line for line, *_ in KINDS.values())])
-        chromium = shutil.which("chromium"), shutil.which("chromedriver")
         with server(work, work / "home", "Light") as address, browser(chromium, work / "profile") as driver:
             page = Notebook(driver, work)
             page.open(address("bench.ipynb"), cells)
@@ -129,35 +131,33 @@ def in_browser() -> dict[str, tuple[list[float], float]]:
         return found
 
 
-def memory() -> tuple[float, int, int]:
+def memory() -> tuple[int, int, int]:
     """Resident MB, figures and widgets of this process."""
     gc.collect()
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
-    return resident, sum(isinstance(x, Figure) for x in gc.get_objects()), len(widget._instances)
+    return round(resident), sum(isinstance(x, Figure) for x in gc.get_objects()), len(widget._instances)
 
 
-def ten_open() -> None:
+def ten_open(row) -> None:
     """Ten explorers, each moved 50 times."""
     lines = [KINDS[kind] for kind in list(KINDS)[:-1]]
     ten = [(opened(line), setting, values) for line, _, setting, values in (lines * 2)[:10]]
-    print("\nten explorers open\nmoves of each   resident MB   figures   widgets")
     for moves in (0, 5, 20, 35, 50):
         for explorer, setting, values in ten:
             for n in range({0: 0, 5: 5}.get(moves, 15)):
                 explorer.set(**{setting: values[n % 2]})
-        print("{:13}   {:11.1f}   {:7}   {:7}".format(moves, *memory()))
+        row(moves, *memory())
     for explorer, *_ in ten:
         explorer.close()
     del ten, explorer
-    print("{:>13}   {:11.1f}   {:7}   {:7}".format("all closed", *memory()))
+    row("all closed", *memory())
 
 
-def long_ones() -> None:
+def long_ones(row) -> None:
     """What 10,000 steps take to open, and a move then."""
     f, shape = matmul(22 * 128)
     kinds = {"pl.schedule_explorer(10_000)": ("depth", (2, 3)), "pl.explore(f, shape, shape)": ("step", (0, 1)),
              'pl.explore(f, shape, shape, view="schedule")': ("depth", (2, 3))}
-    print("\n10,000 steps (the product's: 10,648)                open s   a move ms, of the processor")
     for line, (setting, values) in kinds.items():
         start = time.process_time()
         explorer = eval(line, {"pl": pl, "f": f, "shape": shape})
@@ -167,20 +167,21 @@ def long_ones() -> None:
             start = time.process_time()
             explorer.set(**{setting: value})
             times.append(time.process_time() - start)
-        print(f"{line:50}   {seconds:5.1f}   {1e3 * statistics.median(times):9.0f}")
+        row(f"`{line}`", f"{seconds:.1f}", short(1e3 * statistics.median(times)))
         explorer.close()
 
 
-def main():
-    try:
-        seen = in_browser()
-    except ImportError:
-        seen = {}
-    print(f"{MOVES} moves of each, ms                kernel's processor   key to painted picture   all processors'\n"
-          "                                       median   p90         median   p90                   mean")
+def main(report):
+    chromium = shutil.which("chromium"), shutil.which("chromedriver")
+    seen = in_browser(chromium) if all(chromium) and importlib.util.find_spec("selenium") else {}
+    row = report.table("moves", "moved", "kernel's processor", "key to picture")
     for kind, (line, _, setting, values) in KINDS.items():
         times, spent = seen.get(kind, ((), 0))
-        print(f"{kind:36}{numbers(in_kernel(line, setting, values))}"
-              + (f"{' ' * 8}{numbers(times)}{1e3 * spent:23.0f}" if times else "       not measured"))
-    ten_open()
-    long_ones()
+        row(kind, numbers(in_kernel(line, setting, values)), numbers(times))
+        if times:
+            print(f"    processor time of all processes: {1e3 * spent:.0f} ms a move")
+    ten_open(report.table("memory", "moves of each", "resident MB", "figures", "widgets"))
+    # The product has 10,648 steps. Processor time.
+    long_ones(report.table("long", "of 10,000 steps", "s to open", "ms a move"))
+    if not seen:
+        raise NotHere("from the key to the picture: it asks for chromium, chromedriver and selenium")

@@ -7,7 +7,7 @@ import numpy as np
 
 from pallas_lite.errors import PallasLiteError
 
-from . import median
+from . import NotHere, median
 from ._gpu_kernels import add, matmul, shape, total
 
 CALLS = 20  # launches in one timing: a single one is too short to time
@@ -67,26 +67,21 @@ def rows(case, depths=DEPTHS, interpret=None):
         yield name, platform, seconds(plain, operands), times
 
 
-def show(name, platform, base, times):
+def show(row, name, platform, base, times):
     """A row in microseconds, and the time relative to jnp. Why there is no program stands below it."""
-    cells = "".join(f"{'-':>17}" if isinstance(t, str) else f"{1e6 * t:9.1f} {f'({t / base:.2f}×)':>7}" for t in times)
-    print(f"{name:26}{platform:12}{1e6 * base:9.1f}{cells}", flush=True)
+    row(name, platform, f"{1e6 * base:.1f}",
+        *("-" if isinstance(t, str) else f"{1e6 * t:.1f} ({t / base:.2f}×)" for t in times))
     for why in sorted({t for t in times if isinstance(t, str)}):
         print(f"    {why}", flush=True)
 
 
-def main() -> None:
+def main(report) -> None:
     gpus = [d for d in jax.devices() if d.platform == "gpu"]
     if not gpus:
-        print("There is no GPU that jax can use here, so nothing was run and nothing was timed. What the compiler\n"
-              "makes of the programs:  python -m benchmarks gpu_compile")
-        return
-    print(f"{gpus[0].device_kind}; microseconds, and the time relative to jnp")
-    print(f"{'kernel':26}{'lowering':12}{'jnp':>9}" + "".join(f"{f'depth {d}':>17}" for d in DEPTHS))
+        raise NotHere("There is no GPU that jax can use here, so nothing was run and nothing was timed. What the\n"
+                      "compiler makes of the programs:  python -m benchmarks gpu_compile")
+    report.figure("gpu", gpus[0].device_kind)
+    row = report.table("times", "kernel", "lowering", "jnp", *(f"depth {d}" for d in DEPTHS))
     for case in cases():
-        for row in rows(case):
-            show(*row)
-
-
-if __name__ == "__main__":
-    main()
+        for found in rows(case):
+            show(row, *found)

@@ -9,6 +9,7 @@ from jax.experimental.pallas import triton
 
 import pallas_lite as pl
 
+from . import NotHere
 from ._gpu_kernels import shape
 
 ROWS, COLUMNS, WARPS = (16, 32, 64, 128, 256, 512), (16, 32, 64, 128, 256), (4, 8)
@@ -31,7 +32,7 @@ def matmul(rows, columns, warps, dtype, result, n=1024, k=16):
     return call.trace(*[shape(n, n, dtype=dtype)] * 2)
 
 
-def main() -> None:
+def main(report) -> None:
     tried = right = 0
     for (dtype, result), warps, rows, columns in itertools.product(DTYPES, WARPS, ROWS, COLUMNS):
         if rows * columns > 2**15:
@@ -39,14 +40,9 @@ def main() -> None:
         try:
             memory = matmul(rows, columns, warps, dtype, result).lower("triton").compile().memory_analysis()
         except pl.NotSupportedError as error:
-            print(error)
-            return
+            raise NotHere(error) from error
         tried, right = tried + 1, right + (memory[0] == memory[1])
         if memory[0] != memory[1]:
             print(f"{dtype.__name__} -> {result.__name__}, {rows}×{columns}, {warps} warps: the compiler takes "
                   f"{memory[0]:,} bytes, we count {memory[1]:,}")
-    print(f"{right} of {tried} to the byte")
-
-
-if __name__ == "__main__":
-    main()
+    report.figure("agree", f"{right} of {tried}")

@@ -1,8 +1,8 @@
 """Grading: submissions a minute beside stock `nbgrader autograde`, on the same submissions, and memory.
 
-    python -m benchmarks.grading                     4 submissions of unit 3, so that it ends soon
-    python -m benchmarks.grading --submissions 100   as the README has it
-    python -m benchmarks.grading --many 5000         memory of the parent and of the workers, on a tiny course
+    python -m benchmarks grading                                  8 submissions of unit 1
+    python -m benchmarks grading --submissions 100 --unit unit3   another class
+    python -m benchmarks grading --many 5000                      memory, on the tests' tiny course
 
 The graders take turns, a part of the submissions each time, because a machine that others use is never the same for
 long. Processor time is the steadier column: it counts every process, also those in sandboxes, and needs root.
@@ -20,8 +20,9 @@ from pathlib import Path
 
 import nbformat
 
-import benchmarks
 from autograder.build import read_course, registered
+
+from . import short
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu",
@@ -110,9 +111,9 @@ def ours(submitted: Path, results: Path, jobs: int, *options: str) -> dict:
                     str(results), "--gradebook", "none", *options], ROOT, results)
 
 
-def compare(unit: str, count: int) -> None:
+def compare(report, unit: str, count: int) -> None:
     """The table: nbgrader, ours with one worker and with two, on the same submissions, in turns."""
-    names = "nbgrader autograde", "autograder, 1 worker", "autograder, 2 workers"
+    names = "`nbgrader autograde`", "`autograder grade`", "`autograder grade --jobs 2`"
     total = {name: {"seconds": 0.0, "cpu": 0.0, "worker": 0.0, "parent": 0.0, "first": 0.0} for name in names}
     with tempfile.TemporaryDirectory() as temporary:
         course = Path(temporary, "stock")
@@ -130,13 +131,13 @@ def compare(unit: str, count: int) -> None:
                 total[name] = {k: total[name][k] + found[k] if k in ("seconds", "cpu") else
                                max(total[name][k], found[k] or 0) for k in total[name]}
     stock = total[names[0]]
-    print(f"{count} submissions of {unit}")
-    print(f"{'':24}{'a minute':>10}{'ratio':>8}{'CPU s each':>12}{'ratio':>8}{'worker MiB':>12}{'parent MiB':>12}"
-          f"{'first after s':>15}")
+    row = report.table("speed", f"{count} submissions of {unit}", "a minute", "ratio", "processor seconds each",
+                       "ratio", "MiB of a worker", "of the parent", "first result after")
     for name, t in total.items():
-        memory = f"{t['worker']:12.0f}{t['parent']:12.0f}{t['first']:15.1f}" if t["first"] else ""
-        print(f"{name:24}{60 * count / t['seconds']:10.2f}{stock['seconds'] / t['seconds']:8.2f}"
-              f"{t['cpu'] / count:12.2f}{stock['cpu'] / t['cpu']:8.2f}{memory}", flush=True)
+        memory = [f"{t['worker']:.0f}", f"{t['parent']:.0f}", f"{t['first']:.1f} s"] if t["first"] else [""] * 3
+        row(name, short(60 * count / t["seconds"]), f"{stock['seconds'] / t['seconds']:.1f}", short(t["cpu"] / count),
+            f"{stock['cpu'] / t['cpu']:.1f}", *memory)
+    report.figure("times", f"{stock['seconds'] / total[names[1]]['seconds']:.0f}")
 
 
 def many(count: int, folder: Path, jobs: int) -> None:
@@ -162,10 +163,10 @@ def many(count: int, folder: Path, jobs: int) -> None:
             for low in (count * k / 5 for k in range(5))) + " in the five fifths of the run")
 
 
-def main(arguments=()) -> None:
-    p = argparse.ArgumentParser(prog="python -m benchmarks.grading", description=__doc__.split("\n")[0])
-    p.add_argument("--submissions", type=int, default=4)
-    p.add_argument("--unit", default="unit3")
+def main(report, arguments=()) -> None:
+    p = argparse.ArgumentParser(prog="python -m benchmarks grading", description=__doc__.split("\n")[0])
+    p.add_argument("--submissions", type=int, default=8)
+    p.add_argument("--unit", default="unit1")
     p.add_argument("--many", type=int, metavar="N")
     p.add_argument("--folder", type=Path, help="where --many works, and goes on (default: a temporary folder)")
     p.add_argument("--jobs", type=int, default=2, help="workers of --many")
@@ -174,9 +175,4 @@ def main(arguments=()) -> None:
         with tempfile.TemporaryDirectory() as temporary:
             many(options.many, (options.folder or Path(temporary)).resolve(), options.jobs)
     else:
-        compare(options.unit, options.submissions)
-
-
-if __name__ == "__main__":
-    print(benchmarks.machine())
-    main(sys.argv[1:])
+        compare(report, options.unit, options.submissions)

@@ -1,7 +1,7 @@
 """Kills: a batch is killed at random moments, again and again, and resumed; no grade is lost, doubled or wrong.
 
-    python -m benchmarks.kills                                 12 submissions, 4 kills
-    python -m benchmarks.kills --submissions 200 --kills 50    the campaign
+    python -m benchmarks kills                                  the campaign: 200 submissions, 50 kills
+    python -m benchmarks kills --submissions 12 --kills 4       a short one
 
 Each second kill is of the whole batch, with all of its processes; the others are of one process that grades, or of one
 in a sandbox, while the batch goes on. What comes out is compared with a run that nobody disturbed.
@@ -22,10 +22,10 @@ from pathlib import Path
 import nbformat
 import psutil
 
-import benchmarks
 from tests.autograder import little_course as little
 
 ROOT = Path(__file__).parents[1]
+WHAT = "whole batch", "grading process", "process in a sandbox"
 KINDS = [little.RIGHT, {}, little.RIGHT | {"90.2": "time = 5.0"}, little.RIGHT | {"90.1": "import os\nos._exit(1)"},
          {n: little.RIGHT[n] for n in ("90.1", "90.3")}]
 
@@ -68,10 +68,10 @@ def kill_one(process: subprocess.Popen, chance: random.Random) -> str:
         one.kill()
     except psutil.Error:
         return ""
-    return "grading process" if "autograder.child" in line else "process in a sandbox"
+    return WHAT[1] if "autograder.child" in line else WHAT[2]
 
 
-def campaign(count: int, kills: int, seed: int) -> None:
+def campaign(report, count: int, kills: int, seed: int) -> None:
     chance, killed, filed = random.Random(seed), Counter(), set()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -96,7 +96,7 @@ def campaign(count: int, kills: int, seed: int) -> None:
                 killed[kill_one(process, chance)] += 1
                 continue
             kill_all(process)
-            killed["whole batch"] += 1
+            killed[WHAT[0]] += 1
             now = {p.name: p.stat().st_mtime_ns for p in store.glob("*.json")}
             rewritten += sum(now.get(name) != t for name, t in times.items())
             times, filed = now, filed | now.keys()
@@ -117,22 +117,20 @@ def campaign(count: int, kills: int, seed: int) -> None:
         wanted = [undisturbed[i % len(KINDS)] for i in range(count)]
         assert undisturbed[:len(KINDS)] == undisturbed[-len(KINDS):], undisturbed
         problems = [f"{a[0]}: {a[1:]} instead of {b}" for a, b in zip(disturbed, wanted, strict=False) if a[1:] != b]
-        print(f"lost: {count - len(disturbed)}, doubled: {len(disturbed) - len({d[0] for d in disturbed})}, "
-              f"graded again although known: {rewritten}, files: {len(list(store.iterdir()))}, wrong: {len(problems)}")
+        students, files = {d[0] for d in disturbed}, len(list(store.iterdir()))
+        row = report.table("kills", "grades", *(f"kills of a {what}" for what in WHAT), "grades lost", "doubled",
+                           "wrong", "worked out again")
+        row(count, *(killed[what] for what in WHAT), count - len(students), len(disturbed) - len(students),
+            len(problems), rewritten)
         print(*problems, sep="\n", end="\n" * bool(problems))
-        if problems or rewritten or len(disturbed) != count or len(list(store.iterdir())) != count:
+        if problems or rewritten or len(disturbed) != count or files != count:
             sys.exit("a grade was lost, doubled or wrong")
 
 
-def main(arguments=()) -> None:
-    p = argparse.ArgumentParser(prog="python -m benchmarks.kills", description=__doc__.split("\n")[0])
-    p.add_argument("--submissions", type=int, default=12)
-    p.add_argument("--kills", type=int, default=4)
+def main(report, arguments=()) -> None:
+    p = argparse.ArgumentParser(prog="python -m benchmarks kills", description=__doc__.split("\n")[0])
+    p.add_argument("--submissions", type=int, default=200)
+    p.add_argument("--kills", type=int, default=50)
     p.add_argument("--seed", type=int, default=0)
     options = p.parse_args(arguments)
-    campaign(options.submissions, options.kills, options.seed)
-
-
-if __name__ == "__main__":
-    print(benchmarks.machine())
-    main(sys.argv[1:])
+    campaign(report, options.submissions, options.kills, options.seed)

@@ -7,6 +7,8 @@ import jax
 
 import pallas_lite as pl
 
+from . import short
+
 
 def call(steps: int):
     """A three-operand add over `steps` blocks, each fetched, computed and copied out."""
@@ -33,10 +35,9 @@ def bare(count: int) -> list:
     return events
 
 
-def main() -> None:
-    print("best of 3, in ms; `resolve` is specs, index maps and the traced kernel\n")
-    print(f"{'steps':>8}{'events':>9}{'bare loop':>11}{'resolve':>9}{'schedule':>10}{'verdict':>9}{'timeline':>10}"
-          f"{'ratio':>7}{'µs a step':>11}")
+def main(report) -> None:
+    """Best of 3, in ms; `specs` is index maps and the traced kernel too."""
+    row = report.table("times", "steps", "events", "bare loop", "specs", "schedule", "verdict", "timeline", "ratio")
     call(10)[0].trace(*[call(10)[1]] * 2).schedule  # noqa: B018  JAX's own first-time work is not the subject
     for steps in (1_000, 10_000, 100_000):
         best = [float("inf")] * 5
@@ -51,12 +52,5 @@ def main() -> None:
             loop, _ = seconds(lambda count=count: bare(count))
             best = [min(b, t) for b, t in zip(best, (loop, resolve, record, check, play), strict=True)]
         ratio = sum(best[2:]) / best[0]
-        loop, resolve, record, check, play = (1e3 * t for t in best)
-        print(f"{steps:8,}{7 * steps:9,}{loop:11.1f}{resolve:9.1f}{record:10.1f}{check:9.1f}{play:10.1f}{ratio:7.1f}"
-              f"{1e6 * sum(best[1:]) / steps:11.2f}")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"\nlargest resident memory of this process: {peak:.2f} GB")
-
-
-if __name__ == "__main__":
-    main()
+        row(f"{steps:,}", f"{7 * steps:,}", *(short(1e3 * t) for t in best), f"{ratio:.1f}")
+    report.figure("memory", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")

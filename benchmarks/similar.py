@@ -5,7 +5,8 @@ rewrite it in a style of their own: loops, conditions, temporary values, order o
 every name changed, statements that do not need their order exchanged, comments, docstrings and layout changed, and a
 little of the style. Every second one copies all, the others one notebook.
 
-    python -m benchmarks.similar --students 60 --copies 30
+    python -m benchmarks similar                                  the classes of docs/grading.md
+    python -m benchmarks similar --students 60 --copies 30        another
 """
 import argparse
 import ast
@@ -13,12 +14,16 @@ import builtins
 import inspect
 import random
 import re
+import resource
 import textwrap
 import time
 
 from autograder.course import ROOT, Course
 from autograder.selftest import planted
 from autograder.similar import explained, imported, pairs, solutions_of
+
+CLASSES = ([], ["--seed", "2", "--unit", "unit2"], ["--unit", "unit3"],
+           ["--students", "450", "--copies", "50", "--seed", "5", "--unit", "unit1"])
 
 
 def pool(solutions: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -161,34 +166,38 @@ def make(students: int, copies: int, seed: int, right: dict[str, list[str]], hom
     return answers, copied
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main(report, arguments=()) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks similar", description=__doc__.split("\n")[0])
     parser.add_argument("--students", type=int, default=60)
     parser.add_argument("--copies", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--unit", default="", help="only the exercises of this unit")
-    options, _ = parser.parse_known_args()
+    row = report.table("classes", "class (`--students --copies --seed --unit`)", "honest pairs shown",
+                       "nearest to the limit", "copied all: shown", "one notebook: shown")
+    for some in [arguments] if arguments else CLASSES:
+        last = measure(row, parser.parse_args(some))
+    report.figure("last", f"{last} and {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB")
+
+
+def measure(row, options: argparse.Namespace) -> str:
+    """Adds the row of a class. What looking at its pairs took, in words."""
     course = Course()
     solutions = solutions_of(ROOT)
     home = {number: n.name for n in course.notebooks for number in n.answers.values() if options.unit in ("", n.unit)}
     known, names = explained(course, solutions), imported(course.notebooks)
     right = {number: texts for number, texts in pool(solutions).items() if number in home}
     answers, copied = make(options.students, options.copies, options.seed, right, home)
-    began = time.perf_counter()
+    began = time.process_time()
     found = {frozenset((p.one, p.other)): p for p in pairs(answers, known, home, names, above=9)}
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     n = options.students + options.copies
-    print(f"{n} submissions of {len(right)} exercises, {n * (n - 1) // 2} pairs in {seconds:.1f} s")
     planted_pairs = {frozenset((s, victim)): where for s, (victim, where) in copied.items()}
     first = {s: victim for s, (victim, _) in copied.items()}
     honest = [p for k, p in found.items() if k not in planted_pairs and len({first.get(s, s) for s in k}) == 2]
-    for what, some in (("honest pairs", honest),
-                       ("all copied", [found[k] for k, where in planted_pairs.items() if not where]),
-                       ("one notebook copied", [found[k] for k, where in planted_pairs.items() if where])):
-        over = [p.share - p.limit for p in some]
-        print(f"{what}: share above the limit by {min(over):+.2f} to {max(over):+.2f}; "
-              f"shown {sum(x >= 0 for x in over)} of {len(some)}")
-
-
-if __name__ == "__main__":
-    main()
+    over = [[p.share - p.limit for p in some] for some in (
+        honest, [found[k] for k, where in planted_pairs.items() if not where],
+        [found[k] for k, where in planted_pairs.items() if where])]
+    shown = [f"{sum(x >= 0 for x in some)} of {len(some):,}" for some in over]
+    row(f"{options.students}, {options.copies}, {options.seed}, {options.unit or 'all units'} ({len(right)} exercises)",
+        shown[0], f"{max(over[0]):+.2f}", *shown[1:])
+    return f"{n} submissions of {len(right)} exercises, {n * (n - 1) // 2:,} pairs: {seconds:.0f} s"

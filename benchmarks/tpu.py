@@ -4,6 +4,7 @@ A bundle is one instruction word of the core, so fewer are better; the counts ar
 if the program compiles with just as much VMEM as we say, and not with a granule (1 KiB) less; or if we refuse it for a
 tile that a copy would cut, and so does the compiler.
 """
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -19,7 +20,7 @@ import pallas_lite as pl
 from pallas_lite import tpu as pltpu
 from pallas_lite.mosaic import CHIPS
 
-from . import _kernels
+from . import NotHere, _kernels
 from ._kernels import shape
 
 # (array, block): large arrays, since the compiler may keep a small one in VMEM as a whole.
@@ -76,6 +77,7 @@ def matmul(pallas, block, depth=2):
 
 
 KERNELS = {"add": add, "sum": total, "matmul": matmul}
+ARRAYS = {"add": "add, 4096²", "sum": "sum, (8, 1024, 1024)", "matmul": "matmul, 1024³"}
 
 
 def bundles(*blocks: int) -> None:
@@ -115,22 +117,28 @@ def bundle_table(*blocks: int) -> list[tuple[str, int, list[int], int]]:
     return [(r[0], int(r[1]), [int(n) for n in r[2:5]], int(r[5])) for r in rows]
 
 
-def main() -> None:
+def main(report) -> None:
     if importlib.util.find_spec("libtpu") is None:
-        print('the TPU compiler is not installed: pip install "pallas_lite[tpu]"')
-        return
-    print("bundles, TPU v5e, f32 blocks: ours at depth 2 (3, 4), upstream's pallas_call, ratio at depth 2")
+        raise NotHere('the TPU compiler is not installed: pip install "pallas_lite[tpu]"')
+    row = report.table("bundles", "kernel", "blocks", "ours, depth 2", "depth 3", "depth 4", "upstream, depth 2",
+                       "ratio")
     for name, block, ours, theirs in bundle_table(128, 256, 512):
-        print(f"  {name:8}{block:4}²  {ours[0]:6} ({ours[1]}, {ours[2]})  {theirs:6}  {ours[0] / theirs:.2f}")
-    for target in CHIPS:
-        rows = [(row, window_row(*row, target)) for array, block in WINDOWS for dtype in DTYPES
-                for row in ((array, block, dtype, depth) for depth in ((1, 2, 3, 4) if target == "v5e" else (3,)))]
-        agree = sum(ok for _, (_, _, ok) in rows)
-        print(f"windows, TPU {target}: {agree} of {len(rows)} rows agree")
-        for (array, block, dtype, depth), (taken, what, ok) in rows:
-            if not ok or (target == "v5e" and depth == 3):
-                print(f"  {dtype:9}{str(array):20}{str(block):18}depth {depth}: {taken:10,} bytes  {what}"
-                      + "  DISAGREES" * (not ok))
+        row(ARRAYS[name], f"{block}²", *ours, theirs, f"{ours[0] / theirs:.2f}")
+    report.figure("libtpu", importlib.metadata.version("libtpu"))
+    agree = total = 0
+    row = report.table("windows", "array", "block", "f32", "bf16", "int8")
+    for array, block in WINDOWS:
+        cells = []
+        for target, dtype, depth in [("v5e", dtype, depth) for dtype in DTYPES for depth in (3, 1, 2, 4)] + [
+                (target, dtype, 3) for target in CHIPS if target != "v5e" for dtype in DTYPES]:
+            taken, what, ok = window_row(array, block, dtype, depth, target)
+            agree, total = agree + ok, total + 1
+            if not ok:
+                print(f"DISAGREES: {target}, {dtype}, depth {depth}: {taken:,} bytes, {what}")
+            if target == "v5e" and depth == 3 and dtype != "int32":  # which is as f32
+                cells.append(f"{taken:,}" if what == "fits exactly" else "refused" if ok else "DISAGREES")
+        row(*("×".join(str(n or "–") for n in dims) for dims in (array, block)), *cells)
+    report.figure("rows", f"{agree} of {total}")
 
 
 if __name__ == "__main__":

