@@ -22,7 +22,7 @@ from jax.interpreters.mlir import ir
 from jax.sharding import AbstractDevice, AbstractMesh, SingleDeviceSharding, use_abstract_mesh
 
 from .errors import NotSupportedError, PallasLiteError
-from .stages import Compiled, Lowered, unknown
+from .stages import Compiled, Lowered, blamed, unknown
 
 TRIED_ON = ("0.10.2", "0.12.0")
 PTX = {"xla_dump_emitter_re": "ptx"} if jax.__version_info__ > (0, 10, 2) else {}  # to have XLA dump it too
@@ -95,7 +95,8 @@ class GpuLowered(Lowered):
         except PallasLiteError:
             raise
         except Exception as error:  # noqa: BLE001  jax raises many kinds for what a dialect does not have
-            raise NotSupportedError(f"{self.traced.call.name}: {self.dialect} cannot express this kernel. Write it "
+            raise NotSupportedError(f"{self.traced.call.name}: {self.dialect} cannot express this kernel"
+                                    f"{blamed(error, self.traced.call.kernel)}. Write it "
                                     f'another way, or lower it to "{self.other}". jax says: {error}') from error
 
     def as_text(self) -> str:

@@ -5,19 +5,22 @@
     lowered.compile("v5e").cost_analysis()   # calls the vendor's compiler, if it is installed
 """
 from . import cuda, mosaic
-from .errors import NotSupportedError, PallasLiteError
+from .errors import NotSupportedError, PallasLiteError, SpecError
 from .stages import Lowered, unknown
 
 PLATFORMS = {"tpu": mosaic.TpuLowered, "triton": cuda.TritonLowered, "mosaic_gpu": cuda.MosaicGpuLowered,
              "gpu": cuda.TritonLowered}
 
 
-def lower(traced, platform: str) -> Lowered:
+def lower(traced, platform: str | None) -> Lowered:
     """The call as a program for `platform`.
 
     Raises PallasLiteError for a call with a race or a copy left open: the programs do not check again what is proven
     here. Raises NotSupportedError for another platform, and for blocks that are only known when the program runs.
     """
+    if platform is None:  # jax's own lower() has no argument, so this is easily forgotten
+        raise SpecError(f'{traced.call.name}: which accelerator? traced.lower("tpu"), or one of '
+                        f"{', '.join(map(repr, PLATFORMS))}.")
     if platform not in PLATFORMS:
         raise unknown(traced.call.name, "lowering for", platform, PLATFORMS)
     if traced.blocks_from_scalars:

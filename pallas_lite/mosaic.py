@@ -16,7 +16,7 @@ from .engines import tpu
 from .errors import NotSupportedError, PallasLiteError
 from .hardware import TPU_V5E, TPU_V5P, TPU_V6E, Machine
 from .schedule import RUN
-from .stages import Compiled, Lowered, unknown
+from .stages import Compiled, Lowered, blamed, unknown
 from .tiles import Held, check, slot_bytes
 
 
@@ -163,7 +163,10 @@ def _refused(lowered, who, remark=""):
     except PallasLiteError:
         raise
     except Exception as error:  # noqa: BLE001  upstream raises many kinds, private ones among them
-        raise NotSupportedError(f"{lowered.traced.call.name}: {who} refuses the kernel for a TPU.{remark} It says:\n"
+        # How much VMEM is left explains a refusal only where the compiler asked for more of it.
+        short = remark if re.search("memory|allocation|vmem", str(error), re.IGNORECASE) else ""
+        raise NotSupportedError(f"{lowered.traced.call.name}: {who} refuses the kernel for a TPU"
+                                f"{blamed(error, lowered.traced.call.kernel)}.{short} It says:\n"
                                 f"{error}{libtpu.mismatch() if remark else ''}") from error
 
 

@@ -1,4 +1,6 @@
 """stages: a traced call on its way to an accelerator, in JAX's stages: lower, as_text, compile. Next: mosaic.py."""
+import inspect
+import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +49,16 @@ class Compiled:
     def cost_analysis(self):
         """The compiler's own estimate, as `jax.stages.Compiled` gives it."""
         return self.executable.cost_analysis()
+
+
+def blamed(error: BaseException, kernel) -> str:
+    """Where in the kernel's file the operation stands that a compiler refuses, where its error knows: `, at line 7`."""
+    kernel = inspect.unwrap(getattr(kernel, "func", kernel))  # a functools.partial has a func
+    file, lines, seen = getattr(getattr(kernel, "__code__", None), "co_filename", None), [], error
+    while seen is not None:
+        lines += [line for frame, line in traceback.walk_tb(seen.__traceback__) if frame.f_code.co_filename == file]
+        seen = seen.__cause__ or seen.__context__
+    return f", at line {lines[-1]} of {file}" if lines else ""
 
 
 def unknown(name: str, what: str, given, there_is) -> NotSupportedError:

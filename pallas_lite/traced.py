@@ -134,7 +134,7 @@ class Traced:
             machine = machine.with_(sram_bytes=min(limit, machine.physical_sram_bytes or limit))
         return timeline(self.schedule, machine)
 
-    def lower(self, platform: str) -> Lowered:
+    def lower(self, platform: str | None = None) -> Lowered:
         """The call as a program for an accelerator: "tpu", "triton", "mosaic_gpu", or "gpu", which is Triton.
 
         Needs no accelerator (lowering.py).

@@ -167,6 +167,20 @@ def test_what_is_left_for_the_body_is_said(kernel, target):
         lowered(4 * 2**20 + 1024).compile(target)
 
 
+def interleaved(x_ref, o_ref):
+    apart = x_ref[...].reshape(2, 4, 4, 32)
+    o_ref[...] = apart.transpose(3, 1, 0, 2).reshape(8, 128)
+
+
+def test_an_operation_that_the_compiler_lacks_is_blamed_by_its_line():
+    """And nothing is said of VMEM, of which there is enough."""
+    call = pl.pallas_call(interleaved, f32(8, 128))
+    line = interleaved.__code__.co_firstlineno + 2
+    with pytest.raises(pl.NotSupportedError, match=re.escape(
+            f"interleaved: the TPU compiler refuses the kernel for a TPU, at line {line} of {__file__}. It says:\n")):
+        call.trace(f32(8, 128)).lower("tpu").compile("v6e")
+
+
 @pytest.mark.parametrize("scopes, taken", [("one", 4), ("nested", 6), ("after each other", 4), ("a pipeline", 6)])
 def test_what_a_kernel_allocates_itself_counts_as_a_window(scopes, taken):
     """Ours are the compiler's own bytes: it compiles with just as many, and not with a granule less."""

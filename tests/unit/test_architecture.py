@@ -67,6 +67,6 @@ def test_the_line_budget():
     lines = {name: code_lines(path) for name, path in FILES.items()}
     lowering = sum(n for name, n in lines.items() if name in LOWERING)
     pictures = sum(n for name, n in lines.items() if name in PICTURES or name.startswith(("plot.", "explorers.")))
-    assert lowering <= 1375
+    assert lowering <= 1388
     assert pictures <= 1846
     assert sum(lines.values()) - lowering - pictures <= 3500
