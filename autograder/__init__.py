@@ -3,7 +3,7 @@
     from autograder import check
     check("3.2", split)
 
-Start reading in exercise.py. `python -m autograder --help` is the instructor's side.
+Start reading in exercise.py. `autograder --help` is the instructor's side.
 """
 from . import _cwd as _cwd  # before anything else is imported
 from .checking import check as check

@@ -1,4 +1,4 @@
-"""python -m autograder: the instructor's commands. Each says with its exit code what happened; see --help.
+"""autograder, or python -P -m autograder: the instructor's commands. Each says with its exit code what happened.
 
 A verb is a module in commands/ and a word in VERBS.
 """

@@ -128,14 +128,17 @@ class Submissions(NotebookExporter):
                     target = submitted / folder.parent.name / path.relative_to(folder)
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, target)
-            command = [sys.executable, "-m", "autograder", "grade", str(submitted), "--out", str(out),
+            # -P: no module from the folder that nbgrader runs in, where submissions may lie.
+            command = [sys.executable, "-P", "-m", "autograder", "grade", str(submitted), "--out", str(out),
                        "--gradebook", "none", "--jobs", str(self.jobs), "--timeout", str(self.timeout),
                        "--release", self.course.release]
             command += [word for module in self.checks for word in ("--checks", module)]
             command += ["--unsafe-no-sandbox"] * self.unsafe_no_sandbox
             self.log.info("Grading %d submissions: %s", len(folders), " ".join(command[1:]))
-            done = subprocess.run(command, cwd=ROOT, env={"JAX_PLATFORMS": "cpu", **os.environ}, capture_output=True,
-                                  text=True, errors="replace")
+            ours = str(Path(__file__).resolve().parents[1])
+            path = os.pathsep.join(filter(None, [ours, os.environ.get("PYTHONPATH")]))
+            done = subprocess.run(command, cwd=ROOT, env={"JAX_PLATFORMS": "cpu", **os.environ, "PYTHONPATH": path},
+                                  capture_output=True, text=True, errors="replace")
             why = done.stderr.strip() or f"the grader ended with {done.returncode}"
             try:
                 reports = {r.student: r for r in results.read(out)}

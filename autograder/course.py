@@ -78,7 +78,7 @@ class Course:
         paths = sorted(p for p in Path(self.release).glob("*/*.ipynb") if not p.parent.name.startswith("."))
         if not paths:
             raise CourseError(f"no released notebook in {self.release}. Build the course first: "
-                              "python -m autograder build")
+                              "autograder build")
         return tuple(_read(path) for path in paths)
 
     @cached_property

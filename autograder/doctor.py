@@ -49,8 +49,10 @@ def learning(course: Course) -> Iterator[Finding]:
     else:
         yield Finding("Python", GOOD, version)
     yield from _packages(REPOSITORY / "requirements.lock")
-    names = {*CORE, "pallas_lite", "autograder", "matplotlib", "IPython", "random", "math", "typing"}
-    hiding = sorted(p.name for p in Path.cwd().iterdir() if p.stem in names and p.suffix == ".py")
+    used = sys.stdlib_module_names & sys.modules.keys()
+    names = {*CORE, "pallas_lite", "autograder", "matplotlib", "IPython", *used}
+    hiding = sorted(p.name for p in Path.cwd().iterdir() if p.resolve().parent != REPOSITORY and (
+        p.suffix == ".py" and p.stem in names or p.name in names and (p / "__init__.py").is_file()))
     if hiding:
         yield Finding("this folder", BAD, f"{', '.join(hiding)} here is imported in place of the package of that name",
                       "Give the file another name")

@@ -4,6 +4,7 @@ Whatever is made from results later (feedback, export, nbgrader's gradebook) sta
 """
 import contextlib
 import csv
+import fcntl
 import functools
 import json
 import os
@@ -34,16 +35,20 @@ class ResultsError(Exception):
 def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: None) -> list[Report]:
     """The reports that `grade` left in its results folder, sorted by student. Raises ResultsError.
 
-    `say`: is told if they are not all, because the run that wrote them was interrupted.
+    `say`: is told if they are not all, because the run that wrote them was interrupted; and if they are those of an
+    earlier run, because the last one was killed, or is not through.
     """
-    path = Path(folder, "results.json")
-    again = "Grade again: python -m autograder grade PATH... --out DIR"
+    path, last = Path(folder, "results.json"), _last_run(folder)
+    again = "Grade again: autograder grade PATH... --out DIR"
+    go_on = f"`autograder grade --resume --out {folder}` goes on"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         version = data["version"]
         reports = [Report.from_plain(r) for r in data["submissions"]] if version == VERSION else []
-        asked = int(data.get("of", len(reports)))  # older files do not say
+        asked, run = int(data.get("of", len(reports))), data.get("run", "")  # older files do not say
     except FileNotFoundError:
+        if last:
+            raise ResultsError(f"no results in {folder} yet: {_why_none(folder)}. {go_on}") from None
         raise ResultsError(f"no results in {folder}: nothing was graded yet, or it went elsewhere. {again}") from None
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {error.strerror}") from None
@@ -51,10 +56,27 @@ def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: No
         raise ResultsError(f"{path} is damaged ({type(error).__name__}: {error}). {again}") from None
     if version != VERSION:
         raise ResultsError(f"{path} has version {version!r}, and this grader reads version {VERSION}. {again}")
-    if len(reports) < asked:
-        say(f"{len(reports)} of {asked} submissions: the last run was interrupted. "
-            f"`autograder grade --resume --out {folder}` goes on")
+    if last and run != last:
+        say(f"these are the results of an earlier run: {_why_none(folder)}. {go_on}")
+    elif len(reports) < asked:
+        say(f"{len(reports)} of {asked} submissions: the last run was interrupted. {go_on}")
     return reports
+
+
+def _last_run(folder: str | os.PathLike) -> str:
+    """The name of the run that began last; empty if it is not known."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        return str(json.loads(Path(folder, "run.json").read_text(encoding="utf-8"))["run"])
+    return ""
+
+
+def _why_none(folder: str | os.PathLike) -> str:
+    with contextlib.suppress(OSError), Path(folder, ".lock").open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return "the last one is still grading"
+    return "the last one was killed before it came to its end"
 
 
 def exercises_of(reports: list[Report]) -> list[str]:
@@ -115,10 +137,10 @@ def _sum(marks: list) -> str:
     return f"{points}/{sum(m.max_points for m in marks):g}" if marks else ""
 
 
-def write(reports: Iterable[Report], folder: Path, of: int | None = None) -> tuple[Path, Path]:
+def write(reports: Iterable[Report], folder: Path, of: int | None = None, run: str = "") -> tuple[Path, Path]:
     """Writes results.json, a submission a line, and results.csv. Holds one whole report at a time.
 
-    `of`: how many submissions the run was asked for (default: as many as there are reports).
+    `of`: how many submissions the run was asked for (default: as many as there are reports). `run`: which run it is.
     """
     folder.mkdir(parents=True, exist_ok=True)
     light = []
@@ -128,7 +150,7 @@ def write(reports: Iterable[Report], folder: Path, of: int | None = None) -> tup
             file.write(",\n" * bool(light) + json.dumps(report.to_plain(), ensure_ascii=False))
             light.append(slim(report))
         of = len(light) if of is None else of
-        file.write(f'],\n"complete": {json.dumps(len(light) >= of)}, "of": {of}}}\n')
+        file.write(f'],\n"complete": {json.dumps(len(light) >= of)}, "of": {of}, "run": {json.dumps(run)}}}\n')
     numbers = exercises_of(light)
     # With a byte-order mark, which is how Excel knows that the names are UTF-8.
     with replacing(folder / "results.csv", encoding="utf-8-sig") as file:

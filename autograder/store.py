@@ -9,6 +9,7 @@ A killed run leaves whole files or none. A report of a fault, or one that cannot
 import contextlib
 import fcntl
 import json
+import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -62,17 +63,21 @@ class Store:
         report = self.load(key)
         return report is not None and report.status != "fault"
 
-    def note_run(self, asked: dict[str, Any]) -> None:
-        write_atomic(self.folder / "run.json", json.dumps({"version": VERSION, **asked}, indent=1) + "\n")
+    def note_run(self, asked: dict[str, Any]) -> str:
+        """Notes that a run begins, and returns its name: results.json has it too, once that run has written it."""
+        run = secrets.token_hex(8)
+        write_atomic(self.folder / "run.json", json.dumps({"version": VERSION, "run": run, **asked}, indent=1) + "\n")
+        return run
 
     def last_run(self) -> dict[str, Any]:
         """What `note_run` was given last. Raises ResultsError."""
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             asked = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
             if asked.pop("version") == VERSION:
+                asked.pop("run", "")
                 return asked
         raise ResultsError(f"there is no run to go on with in {self.folder}. Name the submissions: "
-                           "python -m autograder grade PATH... --out DIR")
+                           "autograder grade PATH... --out DIR")
 
 
 class Reports:

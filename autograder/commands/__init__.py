@@ -1,4 +1,4 @@
-"""commands: one module for each verb of `python -m autograder`. Each has `add(commands)`, which declares its options
+"""commands: one module for each verb of `autograder`. Each has `add(commands)`, which declares its options
 with `command()` below, and `run(options, console, errors)`, which returns an exit code. ../__main__.py lists them.
 """
 import argparse

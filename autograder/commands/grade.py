@@ -80,7 +80,7 @@ def _grade(options, store: Store, console, errors) -> int:
                      soft_wrap=True)
     pool = _pool(options, order, len(todo), errors) if todo else None
     # From here on it is the last run. One that could not begin leaves the one before as it was.
-    store.note_run({"paths": [str(Path(p).absolute()) for p in options.paths],
+    run = store.note_run({"paths": [str(Path(p).absolute()) for p in options.paths],
                     **{name: getattr(options, name) for name in RESUMED}})
     try:
         if pool is not None:
@@ -88,7 +88,7 @@ def _grade(options, store: Store, console, errors) -> int:
             _shown(_filed(graded, keys, order, store), len(todo), errors)
     finally:  # also when it is interrupted: what is known is kept
         known = store.reports(keys.values())
-        written = write(known, Path(options.out), of=len(set(keys.values())))
+        written = write(known, Path(options.out), of=len(set(keys.values())), run=run)
     rows = [slim(report) for report in known]
     console.print(table(rows, console.width))
     console.print(LEGEND, highlight=False)

@@ -215,6 +215,37 @@ def test_results_of_an_interrupted_run_say_how_many_they_are(tmp_path, options, 
         assert words in capsys.readouterr().err, verb
 
 
+VERBS = (("export", "--out"), ("feedback", "--out"), ("gradebook", "--gradebook"))
+
+
+@pytest.fixture
+def ask(tmp_path, options, capsys):  # noqa: F811
+    """Each verb that reads results -> what it says beside, and its exit code."""
+    def asked():
+        found = {}
+        for verb, option in VERBS:
+            where = f"sqlite:///{tmp_path}/gradebook.db" if verb == "gradebook" else str(tmp_path / verb)
+            code = main([verb, "--results", str(tmp_path / "out"), option, where, *map(str, options[:4])])
+            found[verb] = code, capsys.readouterr().err
+        return found
+    return asked
+
+
+def test_results_older_than_a_run_that_was_killed_or_goes_on_say_so(tmp_path, ask):
+    out, killed = tmp_path / "out", "the last one was killed before it came to its end"
+    go_on = f"`autograder grade --resume --out {out}` goes on"
+    store = Store(out)
+    run = store.note_run({"paths": ["a"]})
+    assert all(code == 2 and "no results" in err and "still grading" in err for code, err in ask().values())
+    store.close()  # as the kernel does with the lock of a process that is killed
+    assert all(code == 2 and killed in err and go_on in err for code, err in ask().values())
+    write([REPORT], out, run=run)
+    assert not any("earlier run" in err for _, err in ask().values())
+    assert Store(out).note_run({"paths": ["a"]}) != run
+    for verb, (code, err) in ask().items():
+        assert code == 0 and f"! these are the results of an earlier run: {killed}. {go_on}" in err, verb
+
+
 def test_complete_results_and_older_ones_say_nothing(tmp_path):
     said, reports = [], [Report("ann", [], "0")]
     write(reports, tmp_path)
@@ -238,6 +269,8 @@ def test_a_killed_batch_goes_on_where_it_was(tmp_path, options):  # noqa: F811
     first = wait_for(lambda: sorted((out / "submissions").glob("*.json")), batch)
     os.killpg(batch.pid, signal.SIGKILL)
     batch.wait()
+    with pytest.raises(ResultsError, match="the last one was killed before it came to its end"):
+        read(out)
     before = {p: p.stat().st_mtime_ns for p in first}
     victim = threading.Thread(target=kill_one_child, args=(out, len(before)))
     victim.start()

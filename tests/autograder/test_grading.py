@@ -169,12 +169,31 @@ def test_validates_exit_code(tmp_path, options, answers, code):
     assert run("validate", tmp_path / "ann.ipynb", *options).returncode == code
 
 
+STOP = "raise SystemExit('a module of the student was imported')"
+
+
 def test_no_module_is_taken_from_the_folder_that_one_grades_in(tmp_path, options):
     nbformat.write(little.notebook(little.RIGHT), tmp_path / "ann.ipynb")
-    for name in ("json", "numpy", "rich", "nbformat", "pallas_lite", "sitecustomize"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the student was imported')")
+    for name in ("json", "numpy", "rich", "nbformat", "pallas_lite", "sitecustomize", "argparse", "signal"):
+        (tmp_path / f"{name}.py").write_text(STOP)
     done = run("validate", "ann.ipynb", *options, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_command_takes_no_autograder_from_the_folder_that_one_grades_in(tmp_path):
+    for name in ("autograder", "numpy", "jax", "pallas_lite", "rich"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(STOP)
+    # With -m, and without -P, Python itself imports the first three before any file of ours.
+    for name in ("types", "functools", "operator", "json", "numpy"):
+        (tmp_path / f"{name}.py").write_text(STOP)
+    script = tmp_path / "bin" / "autograder"  # as pip writes it
+    script.parent.mkdir()
+    script.write_text("import sys\nfrom autograder.__main__ import main\nsys.exit(main())\n")
+    for how, path in (([script], f"{ROOT}{os.pathsep}"), (["-P", "-m", "autograder"], str(ROOT))):
+        done = subprocess.run([sys.executable, *how, "--help"], cwd=tmp_path, capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": path})
+        assert done.returncode == 0 and "Builds the course" in done.stdout, done.stdout + done.stderr
 
 
 def test_unreadable_and_faults_have_exit_codes_of_their_own(tmp_path, options):
