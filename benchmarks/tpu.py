@@ -18,7 +18,7 @@ from jax.experimental import pallas as upstream
 
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
-from pallas_lite.mosaic import CHIPS
+from pallas_lite.lowering.mosaic import CHIPS
 
 from . import NotHere, _kernels
 from ._kernels import shape

@@ -8,9 +8,8 @@ One call, from top to bottom: call.py (what is asked for), specs.py (operands, w
 (values).
 
 Beside that: reports.py (hazards that only values tell), causes.py (why it takes so long), rolled.py (a schedule as a
-loop), plot/, show.py, display.py and explorers/ (pictures), by_hand.py (pipelines written as loops), manual.py and
-engines/step.py (kernels with copies of their own), lowering.py with mosaic.py and cuda.py (programs for
-accelerators), tpu.py (Pallas' TPU names, nothing else).
+loop), plot/, show.py, display.py and explorers/ (pictures), by_hand.py (pipelines written as loops), manual/ (kernels
+with copies of their own), lowering/ (programs for TPU and GPU), tpu.py (Pallas' TPU names, nothing else).
 """
 from . import display as display
 from . import hardware as hardware
@@ -41,8 +40,8 @@ from .explorers import block_tuner as block_tuner
 from .explorers import derivation_stepper as derivation_stepper
 from .explorers import explore as explore
 from .explorers import schedule_explorer as schedule_explorer
-from .manual import DeviceIdType as DeviceIdType
-from .manual import run_scoped as run_scoped
+from .manual.copies import DeviceIdType as DeviceIdType
+from .manual.copies import run_scoped as run_scoped
 from .memory import InterpretParams as InterpretParams
 from .plot import plot_grid as plot_grid
 from .plot import plot_roofline as plot_roofline

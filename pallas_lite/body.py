@@ -2,7 +2,7 @@
 when, loop. Used by traced.py and the engines.
 
 A kernel that only computes is traced with refs on JAX values, so that one trace serves stepping and the compiled loop.
-A kernel with copies of its own raises NeedsStepping here; engines/step.py runs it.
+A kernel with copies of its own raises NeedsStepping here; manual/step.py runs it.
 """
 import contextlib
 import contextvars

@@ -6,12 +6,12 @@ import enum as _enum
 from dataclasses import make_dataclass as _make_dataclass
 
 from .errors import missing_names as _missing_names
-from .manual import AsyncCopy as AsyncCopy
-from .manual import async_copy as async_copy
-from .manual import emit_pipeline as emit_pipeline
-from .manual import make_async_copy as make_async_copy
-from .manual import make_async_remote_copy as make_async_remote_copy
-from .manual import sync_copy as sync_copy
+from .manual.copies import AsyncCopy as AsyncCopy
+from .manual.copies import async_copy as async_copy
+from .manual.copies import emit_pipeline as emit_pipeline
+from .manual.copies import make_async_copy as make_async_copy
+from .manual.copies import make_async_remote_copy as make_async_remote_copy
+from .manual.copies import sync_copy as sync_copy
 from .memory import InterpretParams as InterpretParams
 from .specs import HBM as HBM
 from .specs import SMEM as SMEM

@@ -2,15 +2,15 @@
 
 Record the schedule (pipeline.py on engines/record.py), trace the kernel (body.py), verify (verify.py). Then the values:
 a schedule free of races runs as one compiled loop (engines/xla.py), any other is played copy by copy
-(engines/simulate.py). A kernel with copies of its own is stepped through (engines/step.py, and engines/log.py for its
-schedule); under jax.jit it becomes a compiled program (engines/direct.py).
+(engines/simulate.py). A kernel with copies of its own is stepped through (manual/step.py, and manual/log.py for its
+schedule); under jax.jit it becomes a compiled program (manual/direct.py).
 """
 import math
 import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -18,18 +18,21 @@ import numpy as np
 from . import reports
 from . import specs as _specs
 from .body import Body, NeedsStepping, check_arity
-from .engines import direct, step, xla
-from .engines.log import schedule_of
+from .engines import xla
 from .engines.record import record
 from .engines.simulate import simulate
 from .errors import HazardWarning, NotSupportedError, PallasLiteError
 from .hardware import TOY, Machine
 from .jaxprs import count_work
+from .manual import direct, step
+from .manual.log import schedule_of
 from .memory import fillings, garbage_value
 from .schedule import Schedule
-from .stages import Lowered
 from .timeline import Timeline, timeline
 from .verify import RACES, Hazard, Hazards, grid_hazards, verify
+
+if TYPE_CHECKING:
+    from .lowering.stages import Lowered
 
 STAND_INS = ("\n  (The operands' values are unknown here, so the kernel was checked on zeros for integers, ones for "
              'other numbers. If it is right on the values that it will get, say so with on_hazard="ignore".)')
@@ -134,12 +137,13 @@ class Traced:
             machine = machine.with_(sram_bytes=min(limit, machine.physical_sram_bytes or limit))
         return timeline(self.schedule, machine)
 
-    def lower(self, platform: str | None = None) -> Lowered:
+    def lower(self, platform: str | None = None) -> "Lowered":
         """The call as a program for an accelerator: "tpu", "triton", "mosaic_gpu", or "gpu", which is Triton.
 
-        Needs no accelerator (lowering.py).
+        Needs no accelerator (lowering/).
         """
-        from .lowering import lower  # late: upstream's TPU half takes a while to import, and most calls need none
+        # Late: upstream's TPU half takes a while to import, and most calls need none.
+        from .lowering.platforms import lower
         return lower(self, platform)
 
     # -- the kernel
@@ -299,7 +303,7 @@ class Traced:
 
     @cached_property
     def parts(self):
-        """What manual.play asks for: operands, arrays in HBM, other refs, grid."""
+        """What manual/copies.play asks for: operands, arrays in HBM, other refs, grid."""
         free = [(x.name, x.array, x.shape, x.dtype) for x in self.arrays if x.stays_in_hbm]
         args, kwargs = self.unflatten(list(range(len(self.arrays) + len(self.extras))))
         check_arity(self.call.kernel, args, kwargs)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from pallas_lite import Schedule, provenance, timeline, verify
 from pallas_lite.engines.record import record
-from pallas_lite.engines.tpu import parts
 from pallas_lite.errors import PallasLiteError
 from pallas_lite.hardware import TOY, TPU_V5E
+from pallas_lite.lowering.tiles import check as insist_tiles
+from pallas_lite.lowering.tiles import tiled_bytes
+from pallas_lite.lowering.tpu import parts
 from pallas_lite.schedule import OperandInfo
-from pallas_lite.tiles import check as insist_tiles
-from pallas_lite.tiles import tiled_bytes
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..handle import Handle, same_array

@@ -1,8 +1,5 @@
-"""engines: what runs, or becomes a program.
+"""engines: what the pipeline's verbs (pipeline.py) become.
 
-The pipeline's verbs (pipeline.py): record writes them down as a Schedule; tpu and mosaic_gpu make programs of them, and
-triton makes one of a call that Triton pipelines itself (gpu has what the two share).
-A Schedule on values: simulate plays it copy by copy; xla is one compiled loop, for a schedule that is free of races.
-A kernel with copies of its own (manual.py): step runs it on the watched memory of buffers, log makes its Schedule, and
-direct compiles it.
+record writes them down as a Schedule, which simulate plays on values, copy by copy; xla is one compiled loop, for a
+schedule that is free of races. Those that make programs for accelerators are in lowering/.
 """

@@ -18,9 +18,9 @@ import pallas_lite as pl
 from benchmarks import gpu as gpu_benchmark
 from benchmarks import gpu_memory
 from benchmarks._gpu_kernels import MATMUL, add, into_output, marked, matmul, shape, total
-from pallas_lite import cuda
 from pallas_lite import tpu as pltpu
 from pallas_lite.call import Call
+from pallas_lite.lowering import cuda
 from tests.conftest import require
 from tests.corpus import load_all
 from tests.corpus.test_corpus import compare
@@ -238,7 +238,7 @@ def test_mosaic_gpu_pipelines_of_any_depth(depth, reuse, interpreter):
 @pytest.mark.parametrize("name", ["add, one axis a loop", "matmul"])
 def test_the_interpreter_sees_a_missing_wait(name, monkeypatch, dialect):
     """It does not see a missing wait for a copy out: test_mosaic_gpu_copies_in_bulk counts those in the program."""
-    from pallas_lite.engines.mosaic_gpu import MosaicGpu
+    from pallas_lite.lowering.mosaic_gpu import MosaicGpu
     monkeypatch.setattr(MosaicGpu, "copy_in_wait", lambda *_: None)
     f, operands = KERNELS[name]
     said = ""
@@ -440,8 +440,8 @@ def test_a_missing_compiler_names_the_extra(monkeypatch):
 
 
 def test_a_missing_package_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pallas_lite.engines.mosaic_gpu", None)
-    monkeypatch.delattr("pallas_lite.engines.mosaic_gpu", raising=False)
+    monkeypatch.setitem(sys.modules, "pallas_lite.lowering.mosaic_gpu", None)
+    monkeypatch.delattr("pallas_lite.lowering.mosaic_gpu", raising=False)
     with pytest.raises(pl.NotSupportedError, match=r'pip install "pallas_lite\[gpu\]"'):
         add().trace(shape(512, 512), shape(512, 512)).lower("mosaic_gpu").as_text()
 

@@ -9,10 +9,10 @@ import pytest
 
 import pallas_lite as pl
 from benchmarks import tpu as table
-from pallas_lite import libtpu
 from pallas_lite import tpu as pltpu
 from pallas_lite.call import Call, observe_calls
-from pallas_lite.mosaic import CHIPS
+from pallas_lite.lowering import libtpu
+from pallas_lite.lowering.mosaic import CHIPS
 from tests.conftest import require
 from tests.corpus import load_all
 

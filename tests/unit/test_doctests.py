@@ -12,7 +12,7 @@ MODULES = ["pallas_lite", *(m.name for m in pkgutil.walk_packages(pallas_lite.__
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
-    if name in ("pallas_lite.engines.mosaic_gpu", "pallas_lite.engines.replay"):
+    if name in ("pallas_lite.lowering.mosaic_gpu", "pallas_lite.lowering.replay"):
         pytest.importorskip("absl")  # of the [gpu] extra
     module = importlib.import_module(name)
     assert doctest.testmod(module, extraglobs={"TOY": pallas_lite.hardware.TOY}).failed == 0

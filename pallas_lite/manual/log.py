@@ -1,4 +1,4 @@
-"""log: what a stepped kernel did (engines/step.py) -> a Schedule, to print, to draw and to time like any other.
+"""log: what a stepped kernel did (step.py) -> a Schedule, to print, to draw and to time like any other.
 
 A buffer that a copy fills or empties is an operand. Where copies take one leading index of it, that is the slot; the
 window of the array on the other side is the block. Copies between two arrays, or two buffers, are listed as copies in.

@@ -1,11 +1,11 @@
-"""lowering: a traced call -> a program for an accelerator, once the call is proven right.
+"""platforms: a traced call -> a program for an accelerator, once the call is proven right.
 
     lowered = f.trace(x, y).lower("tpu")     # needs nothing but jax
     print(lowered.summary())                 # each DMA of the program beside its entry in the schedule
     lowered.compile("v5e").cost_analysis()   # calls the vendor's compiler, if it is installed
 """
+from ..errors import NotSupportedError, PallasLiteError, SpecError
 from . import cuda, mosaic
-from .errors import NotSupportedError, PallasLiteError, SpecError
 from .stages import Lowered, unknown
 
 PLATFORMS = {"tpu": mosaic.TpuLowered, "triton": cuda.TritonLowered, "mosaic_gpu": cuda.MosaicGpuLowered,

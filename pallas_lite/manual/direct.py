@@ -1,6 +1,6 @@
 """direct: a kernel with copies of its own as one compiled program, for jax.jit and jax.vmap.
 
-For kernels that engines/step.py found free of hazards: then it does not matter when a copy happens, so it moves at its
+For kernels that step.py found free of hazards: then it does not matter when a copy happens, so it moves at its
 start, and waits do nothing. Loops stay JAX's, so the kernel is traced once.
 """
 import math
@@ -15,11 +15,11 @@ from jax import export, lax
 
 from .. import specs as _specs
 from ..body import at_position, when
-from ..manual import block_ref, play
+from ..engines.xla import inside, without_derivative
 from ..memory import garbage_value
 from ..refs import Ref, TracedMemory, ds, no_arithmetic
 from ..schedule import origin
-from .xla import inside, without_derivative
+from .copies import block_ref, play
 
 
 class Direct:

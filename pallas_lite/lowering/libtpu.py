@@ -14,7 +14,7 @@ import jax
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
-from .errors import NotSupportedError
+from ..errors import NotSupportedError
 
 TRIED = {(0, 10): "0.0.42", (0, 12): "0.0.50"}  # jax -> the libtpu that it asks for
 CALM = "0.0.42."  # this version refuses what it cannot do; 0.0.50 was seen to abort its process instead

@@ -21,7 +21,7 @@ from jax.experimental import topologies
 from jax.interpreters.mlir import ir
 from jax.sharding import AbstractDevice, AbstractMesh, SingleDeviceSharding, use_abstract_mesh
 
-from .errors import NotSupportedError, PallasLiteError
+from ..errors import NotSupportedError, PallasLiteError
 from .stages import Compiled, Lowered, blamed, unknown
 
 TRIED_ON = ("0.10.2", "0.12.0")
@@ -42,7 +42,7 @@ platform_name: "CUDA"  dnn_version_info { major: 9 minor: 10 patch: 0 }  device_
 
 
 class GpuLowered(Lowered):
-    """A kernel of a GPU dialect, written by engines/`module`; `other` is the lowering to try where this one cannot."""
+    """A kernel of a GPU dialect, written by `module`; `other` is the lowering to try where this one cannot."""
 
     dialect = module = other = ""
 
@@ -63,7 +63,7 @@ class GpuLowered(Lowered):
     def engine(self):
         """The module that writes the kernel; imported late, for most calls need none, and Mosaic GPU needs absl-py."""
         try:
-            return importlib.import_module(f"{__package__}.engines.{self.module}")
+            return importlib.import_module(f"{__package__}.{self.module}")
         except ImportError as error:
             raise NotSupportedError(f"{self.dialect} needs a package that is not installed: "
                                     f'pip install "pallas_lite[gpu]" ({error}).') from None

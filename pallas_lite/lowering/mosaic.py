@@ -11,11 +11,10 @@ import jax
 import numpy as np
 from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
-from . import libtpu
-from .engines import tpu
-from .errors import NotSupportedError, PallasLiteError
-from .hardware import TPU_V5E, TPU_V5P, TPU_V6E, Machine
-from .schedule import RUN
+from ..errors import NotSupportedError, PallasLiteError
+from ..hardware import TPU_V5E, TPU_V5P, TPU_V6E, Machine
+from ..schedule import RUN
+from . import libtpu, tpu
 from .stages import Compiled, Lowered, blamed, unknown
 from .tiles import Held, check, slot_bytes
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from .errors import NotSupportedError
+from ..errors import NotSupportedError
 
 
 @dataclass(frozen=True, eq=False)

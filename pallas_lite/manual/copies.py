@@ -1,6 +1,6 @@
-"""manual: copies that a kernel starts itself, buffers that it allocates, and pipelines inside it.
+"""copies: copies that a kernel starts itself, buffers that it allocates, and pipelines inside it.
 
-These need a machine. engines/step.py runs a kernel step by step and sees every access; engines/direct.py makes a
+These need a machine. step.py runs a kernel step by step and sees every access; direct.py makes a
 compiled program of it. While a kernel is only traced there is none: NeedsStepping is raised, and traced.py takes one.
 """
 import contextvars
@@ -10,10 +10,10 @@ from typing import Any
 
 import jax
 
-from . import specs as _specs
-from .body import NeedsStepping, parameter_names, position, run_kernel
-from .errors import NotSupportedError, PallasLiteError, SpecError, expect
-from .refs import Ref, is_static
+from .. import specs as _specs
+from ..body import NeedsStepping, parameter_names, position, run_kernel
+from ..errors import NotSupportedError, PallasLiteError, SpecError, expect
+from ..refs import Ref, is_static
 
 machine = contextvars.ContextVar("the machine that runs the kernel", default=None)
 

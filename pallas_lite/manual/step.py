@@ -1,7 +1,7 @@
 """step: a kernel run step by step, in Python, on buffers that watch every access. For kernels with copies of their own.
 
 Slower than the other engines, and it sees everything: each read, write, copy and wait goes through races.py, and into a
-log, which engines/log.py reads as a Schedule.
+log, which log.py reads as a Schedule.
 """
 import contextlib
 import math
@@ -18,8 +18,8 @@ from jax import lax
 
 from .. import specs as _specs
 from ..body import at_position
+from ..engines.record import record
 from ..errors import PipelineError
-from ..manual import block_ref, machine, play
 from ..memory import InterpretParams, fillings, garbage
 from ..races import Races
 from ..refs import Ref, is_static
@@ -27,7 +27,7 @@ from ..reports import written_input
 from ..schedule import IN_START, OUT_START, RUN, size_of
 from ..verify import Hazard, verify
 from .buffers import COPY, READ, SEND, WAIT, WRITE, Access, Buffer, common, merged, nth, part, rectangle_of
-from .record import record
+from .copies import block_ref, machine, play
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -336,7 +336,7 @@ class Step:
 
 
 def run(kernel, operands, free, extras, grid, indices, inputs, params, unflatten) -> Outcome:
-    """A kernel's values, hazards and log. The parameters are those of manual.play, and `indices`: the grid
+    """A kernel's values, hazards and log. The parameters are those of copies.play, and `indices`: the grid
     position of each step, in the order in which they run.
 
     Memory that nobody had written may be read, and left out of the results: that is reported only where runs on other

@@ -10,7 +10,7 @@ import math
 import jax
 import numpy as np
 
-from .errors import PallasLiteError
+from ..errors import PallasLiteError
 
 COLUMNS = 128
 
@@ -88,7 +88,7 @@ def _up(n: int, tile: int) -> int:
 
 
 def check(name: str, x, parts) -> None:
-    """Raises PallasLiteError where a copy of an operand would cut a tile of its array. `parts`: engines/tpu.py."""
+    """Raises PallasLiteError where a copy of an operand would cut a tile of its array. `parts`: tpu.py."""
     if x.steers or x.stays_in_hbm or not x.shape:
         return
     packed = 4 // width(x.dtype) or 1
