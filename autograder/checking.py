@@ -26,6 +26,7 @@ def check(number: str, answer: Any = ..., *, hidden: bool = False, student: str 
 
     `hidden=True` runs the hidden trials, on fresh numbers. `student`: the id that personal parameters belong to.
     """
+    found = None
     try:
         found = _find(number)
         if found is None:
@@ -50,6 +51,8 @@ def check(number: str, answer: Any = ..., *, hidden: bool = False, student: str 
     except BaseException as error:  # nothing that a learner writes may stop Run All
         line = describe(error)
         message = f"The check stopped with {type(error).__name__}."
+    if found is None:  # the file that declares it stopped
+        return Result(str(number), "", 0.0, 0.0, "broken", message, hidden=hidden)
     return Result(found.number, found.title, 0.0, found.points, "error", message, hidden=hidden,
                   line=_where(line["line"], line["lineno"]))
 
@@ -70,9 +73,8 @@ def judge(found: Exercise, answer: Handle, trial: Trial) -> Result:
     except NotDone:
         return result("not done", f"Exercise {found.number} is not done yet.")
     except AnswerFailed as failed:
-        # A check that knows on what the learner's code stopped, and why, says so on the exception.
-        return result("error", str(failed), line=_where(failed.line, failed.lineno),
-                      case=show(getattr(failed, "case", "")), nudge=getattr(failed, "nudge", ""))
+        return result("error", str(failed), line=_where(failed.line, failed.lineno), case=show(failed.case),
+                      nudge=failed.nudge)
     except Exception as error:
         import traceback
         where = traceback.extract_tb(error.__traceback__)[-1]

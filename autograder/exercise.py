@@ -15,11 +15,13 @@ import hashlib
 import importlib
 import pkgutil
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+from pallas_lite import Hazard, Schedule, Timeline
 
 from .inside.personal import normalise
 
@@ -31,13 +33,14 @@ class Wrong(Exception):
     `timeline`: a pallas_lite.Timeline to draw instead of the schedule's own on the toy machine.
     """
 
-    def __init__(self, what: str, *, case: str = "", got: Any = None, expected: Any = None, schedule=None, hazard=None,
-                 timeline=None, nudge: str = ""):
+    def __init__(self, what: str, *, case: str = "", got: Any = None, expected: Any = None,
+                 schedule: Schedule | None = None, hazard: Hazard | Sequence[Hazard] | None = None,
+                 timeline: Timeline | None = None, nudge: str = "") -> None:
         super().__init__(what)
         self.what, self.case, self.got, self.expected, self.nudge = what, case, got, expected, nudge
         self.timeline = timeline
         self.schedule = schedule if schedule is not None or timeline is None else timeline.schedule
-        self.hazards = [] if hazard is None else list(hazard) if isinstance(hazard, (list, tuple)) else [hazard]
+        self.hazards = [] if hazard is None else [hazard] if isinstance(hazard, Hazard) else list(hazard)
 
 
 class NotDone(Exception):
@@ -45,9 +48,14 @@ class NotDone(Exception):
 
 
 class AnswerFailed(Exception):
-    """The learner's own code raised, ended or overran. `line` is the learner's own source line, if it is known."""
+    """The learner's own code raised, ended or overran. `line` is the learner's own source line, if it is known.
 
-    def __init__(self, kind: str, message: str, line: str = "", lineno: int = 0):
+    A check that knows on what it stopped, and why, sets `case` and `nudge`.
+    """
+
+    case = nudge = ""
+
+    def __init__(self, kind: str, message: str, line: str = "", lineno: int = 0) -> None:
         super().__init__(": ".join(filter(None, (kind, message))))
         self.kind, self.message, self.line, self.lineno = kind, message, line, lineno
 
@@ -66,7 +74,7 @@ class Trial:
     seed: int | None = None
     rng: np.random.Generator = field(init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.seed is None:
             self.seed = secrets.randbits(64) if self.hidden else _seed(self.number)
         self.student = normalise(self.student)
@@ -84,7 +92,7 @@ class Exercise:
     number: str
     title: str
     points: float
-    run: Callable[[Any, Trial], None]
+    run: Callable[[Any, Trial], None]  # the handle on an answer, and the trial
 
     @property
     def answer_id(self) -> str:
@@ -95,15 +103,16 @@ class Exercise:
         return f"test-{self.number.replace('.', '-')}"
 
 
+Check = TypeVar("Check", bound=Callable[[Any, Trial], None])
 EXERCISES: dict[str, Exercise] = {}  # in course order, whatever the order of registration
 
 
-def exercise(number: str, title: str, *, points: float) -> Callable:
+def exercise(number: str, title: str, *, points: float) -> Callable[[Check], Check]:
     """Registers the decorated function as the check of an exercise."""
     if not all(part.isdigit() for part in number.split(".")) or number.count(".") != 1:
         raise ValueError(f"exercise {number!r}: its number must be chapter.exercise, such as 3.2")
 
-    def register(run):
+    def register(run: Check) -> Check:
         if number in EXERCISES and EXERCISES[number].run.__module__ != run.__module__:
             raise ValueError(f"exercise {number} is in {EXERCISES[number].run.__module__} and in {run.__module__}")
         EXERCISES[number] = Exercise(number, title, float(points), run)

@@ -62,7 +62,8 @@ class Handle:
         cost = {"block_bytes": block_bytes, "flops": flops}
         return _believed(self.ask("schedule", n, depth, cost), n, depth, cost)
 
-    def pipeline(self, grid, kernel, into, out, blocks: np.ndarray) -> tuple[pallas_lite.Schedule, Any]:
+    def pipeline(self, grid: tuple[int, ...], kernel: tuple, into: Any, out: Any,
+                 blocks: np.ndarray) -> tuple[pallas_lite.Schedule, Any]:
         """The learner's double_buffered_pipeline, called with these slices: its loop's schedule, and B from `blocks`.
 
         `kernel`: factor, summand and whether it turns a block upside down. `into`, `out`: the block of each step.
@@ -206,7 +207,8 @@ class KernelCall:
 
     @staticmethod
     def from_plain(data: dict) -> "KernelCall":
-        grid, sides = _whole(data["grid"]), {False: [], True: []}
+        grid = _whole(data["grid"])
+        sides: dict[bool, list[KernelOperand]] = {False: [], True: []}
         for x in data["operands"]:
             blocks = tuple(map(_whole, x["blocks"]))
             ranks = {len(b) for b in blocks} | {len(x["block_shape"])}

@@ -38,7 +38,8 @@ class Asked:
     nudge: str = ""  # for a wrong answer that is no known slip
 
 
-def predict(number: str, title: str, *, points: float, show: Callable[[SimpleNamespace], str] | None = None):
+def predict(number: str, title: str, *, points: float,
+            show: Callable[[SimpleNamespace], str] | None = None) -> Callable[[Ask], Ask]:
     """Registers the decorated function, from personal numbers to what is asked, as the check of an exercise.
 
     `show` puts the numbers into words for a failing check; by default it lists them by name.
@@ -71,7 +72,7 @@ def judge(given: Any, asked: list[Asked], case: str) -> None:
             _word(part, a, case)
         else:
             close(part, a.value, a.unit, a.tolerance or 1e-9, what=a.what, case=case, nudge=a.nudge,
-                  slips={value: says for _, value, says in a.slips})
+                  slips={value: says for _, value, says in a.slips if not isinstance(value, str)})
 
 
 def _word(given: Any, a: Asked, case: str) -> None:

@@ -50,7 +50,7 @@ def progress() -> "Progress":
     # Late: it reads notebooks, and what that takes would add half as much again to the start of every chapter.
     from .course import Course, CourseError
     try:
-        units = {n.unit: [] for n in Course().notebooks}
+        units: dict[str, list[Exercise]] = {n.unit: [] for n in Course().notebooks}
         for notebook in Course().notebooks:
             units[notebook.unit] += [EXERCISES[t.number] for t in notebook.tests.values()]
     except CourseError:  # no release at hand: by chapter

@@ -170,8 +170,9 @@ def _image(t, hazards: list, salt: str) -> str:
     title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
         ax = pallas_lite.plot_timeline(t, hazards=hazards, title=title)
-        out = io.BytesIO()
-        ax.figure.savefig(out, format="svg", metadata={"Date": None}, facecolor="white")
+        out, figure = io.BytesIO(), ax.get_figure(root=True)
+        assert figure, "an ax is part of one"
+        figure.savefig(out, format="svg", metadata={"Date": None}, facecolor="white")
     # As an image: the style sheet inside an inline SVG would reach the whole page.
     data = base64.b64encode(out.getvalue()).decode()
     return ('<img style="margin-top:8px;border-radius:4px;max-width:100%" '

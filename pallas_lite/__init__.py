@@ -11,6 +11,8 @@ Beside that: reports.py (hazards that only values tell), causes.py (why it takes
 loop), plot/, show.py, display.py and explorers/ (pictures), by_hand.py (pipelines written as loops), manual/ (kernels
 with copies of their own), lowering/ (programs for TPU and GPU), tpu.py (Pallas' TPU names, nothing else).
 """
+import typing as _typing
+
 from . import display as display
 from . import hardware as hardware
 from .body import debug_print as debug_print
@@ -78,7 +80,7 @@ def cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-__getattr__ = _missing_names(__name__, {
+_ELSEWHERE = {
     "load": "Index the ref: x_ref[...] or x_ref[pl.ds(start, size)].",
     "store": "Index the ref: o_ref[...] = value.",
     "dot": "Use jnp.dot.",
@@ -106,4 +108,6 @@ __getattr__ = _missing_names(__name__, {
     "lower_as_mlir pallas_export_experimental pallas_call_p":
         "Compile with jax.experimental.pallas; here, look at f.trace(x).schedule.",
     "triton mosaic_gpu fuser": "Kernels of one TPU core are simulated. Write the kernel with pltpu.",
-})
+}
+if not _typing.TYPE_CHECKING:  # a type checker says itself that a name is not here
+    __getattr__ = _missing_names(__name__, _ELSEWHERE)

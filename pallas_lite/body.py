@@ -8,13 +8,16 @@ import contextlib
 import contextvars
 import copy
 import inspect
+from collections.abc import Callable
 from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.experimental.pallas import run_state
+from jax.typing import ArrayLike
 
 from .errors import BlockIndexError, PallasLiteError, SpecError, many, takes
 from .jaxprs import count, count_work, overwritten_first
@@ -28,6 +31,9 @@ AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
 _position = contextvars.ContextVar("grid position of the running kernel", default=None)
 _handed_on = contextvars.ContextVar("memories whose `.value` a branch or a loop has to hand on; are they all that "
                                     "the kernel can write?", default=((), False))
+
+
+T = TypeVar("T")
 
 
 class NeedsStepping(Exception):
@@ -59,7 +65,7 @@ def num_programs(axis: int) -> int:
     return _axis_of(axis, "num_programs")[1]
 
 
-def when(condition):
+def when(condition: ArrayLike) -> Callable[[Callable[[], object]], None]:
     """Run the decorated function now, if `condition` holds.
 
     A Python bool is decided once, while tracing; a traced bool becomes `lax.cond`.
@@ -116,12 +122,12 @@ def handing_on(memories, alone=False):
         _handed_on.reset(token)
 
 
-def multiple_of(value, factor: int):
+def multiple_of(value: T, factor: int) -> T:
     """A promise to the compiler that `value` is a multiple of `factor`; here it is returned as it is."""
     return value
 
 
-def debug_print(fmt: str, *args) -> None:
+def debug_print(fmt: str, *args: Any) -> None:
     """Print values while the kernel runs: `jax.debug.print`, whose {} stand for the values."""
     silent = _position.get() and _position.get()[2]
     if silent is None:
@@ -130,7 +136,8 @@ def debug_print(fmt: str, *args) -> None:
         lax.cond(silent, lambda: None, lambda: jax.debug.print(fmt, *args, skip_format_check=True))
 
 
-def loop(lower, upper, *, init_carry=None, step=1, unroll=None):
+def loop(lower: ArrayLike, upper: ArrayLike, *, init_carry: Any = None, step: ArrayLike = 1,
+         unroll: int | bool | None = None) -> Callable[[Callable[..., Any]], Any]:
     """A loop as a decorator: `@pl.loop(0, n)` on `def _(i): ...`; with init_carry, on `def _(i, carry): ...`.
 
     Returns the last carry. `step` must be positive; `unroll` is accepted and changes nothing here.
@@ -307,5 +314,6 @@ def parameter_names(f) -> list[str]:
             if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
-def kernel_name(kernel) -> str:
-    return getattr(kernel, "__name__", None) or getattr(getattr(kernel, "func", None), "__name__", "kernel")
+def kernel_name(kernel: Callable) -> str:
+    """Of a function, or of the one in a functools.partial."""
+    return getattr(kernel, "__name__", "") or getattr(getattr(kernel, "func", None), "__name__", "kernel")

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .engines.simulate import simulate
 from .errors import BlockIndexError, HazardWarning, PipelineError, expect, many
@@ -32,10 +33,10 @@ MOST_EVENTS = 200_000  # a loop that never ends must not fill the memory
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """One block in HBM, or one slot in SRAM."""
 
-    row: "_Row"
+    row: "Row"
     index: int
 
     def __str__(self):
@@ -51,7 +52,7 @@ class _Place:
 
 
 @dataclass(frozen=True, eq=False)
-class _Row:
+class Row:
     """`A`, `X`, `Y` or `B`: indexing gives a place, out of range gives an error that says what there is."""
 
     tape: "_Tape"
@@ -81,7 +82,7 @@ class _Row:
                     "Take the index modulo the number of slots." if self.size > 1 else f"Use {self.name}[0].")
             raise BlockIndexError(f"step {self.tape.runs}: {self.name}[{i}] does not exist: {self.name} has {has}. "
                                   f"{mend}")
-        return _Place(self, i)
+        return Place(self, i)
 
 
 class _Tape:
@@ -114,9 +115,9 @@ def _tape(verb, given, kinds):
     """The tape of the loop whose places these are, if they are of the right kinds."""
     call = f"{verb}({', '.join(map(str, given))})"
     for place, kind in zip(given, kinds, strict=True):
-        if isinstance(place, _Row):
+        if isinstance(place, Row):
             raise PipelineError(f"{call}: {place} is all of the {place.kind}. Choose one: {place}[0].")
-        if not isinstance(place, _Place):
+        if not isinstance(place, Place):
             raise PipelineError(f"{call}: it takes blocks and slots such as A[0] or X[1], not {place!r}.")
         if place.row.kind != kind:
             raise PipelineError(f"{call}: {place} is one of the {place.row.kind}; here belongs one of the {kind}.")
@@ -126,27 +127,27 @@ def _tape(verb, given, kinds):
     return given[0].row.tape
 
 
-def copy_in_start(block, slot) -> None:
+def copy_in_start(block: Place, slot: Place) -> None:
     """Start copying a block of HBM into a slot of SRAM. The copy is in flight until `copy_in_wait(slot)`."""
     _tape(IN_START, (block, slot), ("input array", "input slots")).copy(IN_START, slot, block)
 
 
-def copy_in_wait(slot) -> None:
+def copy_in_wait(slot: Place) -> None:
     """Wait until the copy into this slot has arrived."""
     _tape(IN_WAIT, (slot,), ("input slots",)).copy(IN_WAIT, slot)
 
 
-def compute(x, y, kernel: Callable | None = None) -> None:
+def compute(x: Place, y: Place, kernel: Callable | None = None) -> None:
     """Run the kernel: read slot x, write slot y. This is one step. `kernel`: other than the one `execute` is given."""
     _tape("compute", (x, y), ("input slots", "output slots")).run((x.index, y.index), kernel)
 
 
-def copy_out_start(slot, block) -> None:
+def copy_out_start(slot: Place, block: Place) -> None:
     """Start copying a slot of SRAM to a block of HBM. The copy is in flight until `copy_out_wait(slot)`."""
     _tape(OUT_START, (slot, block), ("output slots", "output array")).copy(OUT_START, slot, block)
 
 
-def copy_out_wait(slot) -> None:
+def copy_out_wait(slot: Place) -> None:
     """Wait until the copy out of this slot has arrived."""
     _tape(OUT_WAIT, (slot,), ("output slots",)).copy(OUT_WAIT, slot)
 
@@ -164,8 +165,8 @@ def record(loop: Callable, steps: int, *, depth: int | tuple[int, int] = 2, bloc
         if not isinstance(n, (int, np.integer)) or n < least:
             raise PipelineError(f"record(…, {what}={n!r}): give a whole number, {least} or more.")
     tape = _Tape(steps, loop)
-    done = loop(steps, _Row(tape, "A", steps, "input array"), _Row(tape, "X", depths[0], "input slots"),
-                _Row(tape, "Y", depths[1], "output slots"), _Row(tape, "B", steps, "output array"))
+    done = loop(steps, Row(tape, "A", steps, "input array"), Row(tape, "X", depths[0], "input slots"),
+                Row(tape, "Y", depths[1], "output slots"), Row(tape, "B", steps, "output array"))
     if hasattr(done, "send"):
         raise PipelineError(f"{getattr(loop, '__name__', 'the loop')} is a generator or a coroutine, so calling it "
                             "runs nothing. Take yield, async and await out of it.")
@@ -190,7 +191,7 @@ def unwritten(schedule: Schedule, blocks: int | None = None) -> list[Hazard]:
     return [Hazard("unwritten", what, mend, "Y", 0, -1, ())] if missing else []
 
 
-def execute(schedule: Schedule, blocks, kernel: Callable = lambda x: x + 1,
+def execute(schedule: Schedule, blocks: ArrayLike, kernel: Callable = lambda x: x + 1,
             params: InterpretParams = DEFAULT) -> np.ndarray:
     """B after a recorded loop ran on these blocks of A (first axis: one block a step): the hardware's numbers.
 

@@ -5,9 +5,9 @@ The way of a call: resolve the specs (specs.py) into operands; everything after 
 import contextlib
 import contextvars
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import jax
 import numpy as np
@@ -16,9 +16,13 @@ from . import specs as _specs
 from .body import kernel_name, parameter_names
 from .errors import NotSupportedError, SpecError
 from .memory import InterpretParams
+from .specs import Grid, GridSpec, ScratchShapes, Shapes, Specs
 from .traced import Traced
 
-_observers: contextvars.ContextVar[tuple[list, ...]] = contextvars.ContextVar("observers of calls", default=())
+Kernel: TypeAlias = Callable[..., None]
+OnHazard: TypeAlias = Literal["warn", "raise", "ignore"]
+Backend: TypeAlias = Literal["simulate", "xla"]
+_observers: contextvars.ContextVar[tuple["Calls", ...]] = contextvars.ContextVar("observers of calls", default=())
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,12 @@ class CostEstimate:
     remote_bytes_transferred: int = 0
 
 
-def pallas_call(kernel, out_shape=None, *, grid_spec=None, grid=(), in_specs=None, out_specs=None, scratch_shapes=(),
-                input_output_aliases=None, debug=False, interpret=False, name=None, compiler_params=None,
-                cost_estimate=None, metadata=None, on_hazard="warn", backend=None) -> "Call":
+def pallas_call(kernel: Kernel, out_shape: Shapes = None, *, grid_spec: GridSpec | None = None, grid: Grid = (),
+                in_specs: Specs = None, out_specs: Specs = None, scratch_shapes: ScratchShapes = (),
+                input_output_aliases: Mapping[int, int] | None = None, debug: bool = False,
+                interpret: bool | InterpretParams = False, name: str | None = None, compiler_params: object = None,
+                cost_estimate: CostEstimate | None = None, metadata: object = None, on_hazard: OnHazard = "warn",
+                backend: Backend | None = None) -> "Call":
     """A pipelined kernel: called like a function on arrays, or looked into with `.trace(*arrays)`.
 
     The kernel runs once for each step of `grid`, on refs of the blocks that `in_specs` and `out_specs` choose; results
@@ -71,23 +78,23 @@ def pallas_call(kernel, out_shape=None, *, grid_spec=None, grid=(), in_specs=Non
 class Call:
     """What `pallas_call` returns."""
 
-    kernel: Any
-    out_shape: Any
+    kernel: Kernel
+    out_shape: Shapes
     grid: tuple[int, ...]
-    in_specs: Any
-    out_specs: Any
-    scratch_shapes: Any
+    in_specs: Specs
+    out_specs: Specs
+    scratch_shapes: ScratchShapes
     prefetched: int  # how many of the first operands are scalars that index maps may read
     aliases: Mapping[int, int]
     params: InterpretParams
     name: str
-    cost_estimate: Any
-    compiler_params: Any
-    on_hazard: str
-    backend: str | None
+    cost_estimate: CostEstimate | None
+    compiler_params: object
+    on_hazard: OnHazard
+    backend: Backend | None
     _traces: dict = field(default_factory=dict, init=False, compare=False, repr=False)  # by shapes, dtypes
 
-    def __call__(self, *arrays):
+    def __call__(self, *arrays: Any) -> Any:
         """The values that the hardware would give. Hazards are reported, as `on_hazard` says."""
         arrays = jax.tree.map(self._array, arrays)
         scalars, rest = arrays[:self.prefetched], arrays[self.prefetched:]
@@ -107,7 +114,7 @@ class Call:
             calls.results[-1] = jax.tree.leaves(result)
         return result
 
-    def trace(self, *arrays) -> "Traced":
+    def trace(self, *arrays: Any) -> "Traced":
         """What the call would do, from arrays or ShapeDtypeStructs. Nothing runs. Prefetched scalars must be arrays."""
         scalars, arrays = arrays[:self.prefetched], arrays[self.prefetched:]
         if any(isinstance(s, (jax.ShapeDtypeStruct, jax.core.Tracer)) for s in scalars):
@@ -203,15 +210,15 @@ class Call:
         return [s or _specs.BlockSpec() for s in found]
 
 
-class Calls(list):
+class Calls(list[Traced]):
     """Traces, in the order of the calls. `operands`, `results`: what each took and gave; None if it did not end."""
 
-    def __init__(self, run: bool):
-        self.run, self.operands, self.results = run, [], []
+    def __init__(self, run: bool) -> None:
+        self.run, self.operands, self.results = run, list[list](), list[list | None]()
 
 
 @contextlib.contextmanager
-def observe_calls(run: bool = True):
+def observe_calls(run: bool = True) -> Iterator[Calls]:
     """Collects the trace of every pallas_call made inside.  with observe_calls() as calls: f(x)
 
     With `run=False` calls outside of jax.jit give zeros instead of running.

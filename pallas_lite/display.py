@@ -5,6 +5,8 @@ and a PNG: all that shows notebooks can show those, GitHub, a printed page and a
 them. A terminal gets the text.
 """
 from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -20,7 +22,7 @@ from .traced import Traced
 def lanes(t: Timeline, fold: int | None = 16) -> str:
     """A timeline as text: a row for each moment at which something begins, a column for each engine."""
     unit, name = unit_of(t.total)
-    begins = defaultdict(lambda: defaultdict(list))
+    begins: dict[float, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for s in t.spans:
         begins[float(f"{s.start / unit:.4g}")][s.lane].append(
             f"({s.label})" if s.waiting else f"step {s.label}" if s.lane == LANES[1] else t.schedule.cell(s.event))
@@ -50,20 +52,22 @@ def about_call(call: Call) -> str:
 
 def grids(trace: Traced | None) -> Figure | None:
     """The arrays of the first three operands, with their blocks and the steps that take them."""
-    operands = trace.schedule.operands[:3] if trace and trace.schedule.steps else ()
+    if trace is None or not trace.schedule.steps or not (operands := trace.schedule.operands[:3]):
+        return None
     figure = Figure(figsize=(9, 4), layout="constrained")
     for number, x in enumerate(operands, 1):
         plot_grid(trace, x.name, None, figure.add_subplot(1, len(operands), number))
-    return figure if operands else None
+    return figure
 
 
 # What is shown -> its text in a terminal; its picture, if it has one.
-LOOKS = {Schedule: (Schedule.__str__, lambda s: plot_slots(s).figure if s.steps and s.operands else None),
-         Timeline: (lambda t: f"{t}\n\n{lanes(t)}", lambda t: plot_timeline(t).figure),
-         Traced: (about, grids), Call: (about_call, lambda call: grids(call.last))}
+LOOKS: dict[type, tuple[Callable[[Any], str], Callable[[Any], Any]]] = {
+    Schedule: (Schedule.__str__, lambda s: plot_slots(s).figure if s.steps and s.operands else None),
+    Timeline: (lambda t: f"{t}\n\n{lanes(t)}", lambda t: plot_timeline(t).figure),
+    Traced: (about, grids), Call: (about_call, lambda call: grids(call.last))}
 
 
-def display(what) -> None:
+def display(what: Schedule | Timeline | Traced | Call) -> None:
     """What IPython calls for the last line of a cell."""
     from IPython import display, get_ipython  # late: nobody else needs it
     if not hasattr(get_ipython(), "kernel"):
@@ -77,5 +81,6 @@ def display(what) -> None:
         display.display({"image/png": png(figure), "text/plain": label}, raw=True, metadata={"image/png": look})
 
 
-for kind, (text, _) in LOOKS.items():
-    kind.__repr__, kind._ipython_display_ = text, display
+for _kind, (_text, _) in LOOKS.items():
+    for _name, _look in (("__repr__", _text), ("_ipython_display_", display)):
+        setattr(_kind, _name, _look)

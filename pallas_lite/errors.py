@@ -1,5 +1,7 @@
 """Errors and warnings a user can act on. Each says where, what, and how to mend it."""
 import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 
 class PallasLiteError(Exception):
@@ -32,7 +34,7 @@ class HazardWarning(UserWarning):
     `hazards`: all of them, each with kind, operand, step, slot, events, message and mend.
     """
 
-    def __init__(self, text, hazards=()):
+    def __init__(self, text: str, hazards: Iterable = ()) -> None:
         super().__init__(text)
         self.hazards = list(hazards)
 
@@ -44,7 +46,7 @@ def many(n: int, noun: str, plural: str = "") -> str:
     return f"{n} {noun if n == 1 else plural or noun + 's'}"
 
 
-def expect(kind, given, text: str) -> None:
+def expect(kind: Any, given: object, text: str) -> None:
     """Raises SpecError where an argument is of another kind. `text` says what is taken, and where to get it."""
     if not isinstance(given, kind):
         raise SpecError(f"{text}. This is of type {type(given).__name__}.")
@@ -61,14 +63,14 @@ def takes(f, *args, **kwargs) -> bool:
     return True
 
 
-def missing_names(module: str, nearest: dict[str, str]):
+def missing_names(module: str, nearest: dict[str, str]) -> Callable[[str], NoReturn]:
     """A module's `__getattr__`: for a name that Pallas has or had, the error says the nearest way here.
 
     `nearest`: names, with spaces between them -> the way.
     """
     ways = {name: way for names, way in nearest.items() for name in names.split()}
 
-    def getattribute(name: str):
+    def getattribute(name: str) -> NoReturn:
         if name in ways:
             raise MissingError(f"{module}.{name} is not supported here. {ways[name]}")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -4,6 +4,7 @@ Each number has a source: publisher, document, section. What is not published is
 """
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Machine:
     matrix: Mapping[str, float] = field(default_factory=dict, hash=False)  # dtype -> F, where bfloat16's does not hold
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)  # of each number, by its name in TABLE
 
-    def with_(self, **changes) -> "Machine":
+    def with_(self, **changes: Any) -> "Machine":
         """The same machine with some numbers changed.  >>> TOY.with_(alpha=2e-6).alpha
         2e-06
         """
@@ -124,9 +125,9 @@ def _machine(name: str, like: str | None = None) -> Machine:
     rows = [[cell.strip() for cell in line.split("|")] for line in TABLE.strip().replace("\n    ", " ").splitlines()]
     rows = [row[1:] for row in rows if row[0] == like] + [row[1:] for row in rows if row[0] == name]
     numbers = {number: float(value.split()[0]) * _UNITS[value.split()[1]] for number, value, _ in rows}
-    rates = {unit: {k.split()[1]: f for k, f in numbers.items() if k.startswith(f"{unit} ")}
+    rates: dict[str, Any] = {unit: {k.split()[1]: f for k, f in numbers.items() if k.startswith(f"{unit} ")}
              for unit in ("vector", "matrix")}
-    plain = {k: int(v) if k.endswith("bytes") else v for k, v in numbers.items() if " " not in k}
+    plain: dict[str, Any] = {k: int(v) if k.endswith("bytes") else v for k, v in numbers.items() if " " not in k}
     return Machine(name, **plain, **rates, sources={number: source for number, _, source in rows})
 
 

@@ -1,5 +1,6 @@
 """memory: what a simulated machine is free to choose: what memory holds at first, and when copies land."""
 from dataclasses import dataclass
+from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,14 +21,14 @@ class InterpretParams:
     """
 
     detect_races: bool = True
-    out_of_bounds_reads: str = "raise"
+    out_of_bounds_reads: Literal["raise", "uninitialized"] = "raise"
     uninitialized_memory: str | float = "nan"
-    dma_execution_mode: str = "on_wait"
+    dma_execution_mode: Literal["eager", "on_wait", "random"] = "on_wait"
     random_seed: int | None = None
     num_cores_or_threads: int = 1
     vector_clock_size: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.dma_execution_mode not in ("eager", "on_wait", "random"):
             raise SpecError(f'dma_execution_mode={self.dma_execution_mode!r}: choose "eager", "on_wait" or "random".')
         if self.out_of_bounds_reads not in ("raise", "uninitialized"):
@@ -37,7 +38,7 @@ class InterpretParams:
             raise SpecError(f'uninitialized_memory={self.uninitialized_memory!r}: choose "nan", "zero", "random" or '
                             "a number.")
 
-    def lands_at_once(self, rng) -> bool:
+    def lands_at_once(self, rng: np.random.Generator) -> bool:
         """Does a copy take effect at its start, rather than at its wait?"""
         mode = self.dma_execution_mode
         return mode == "eager" or mode == "random" and rng.random() < 0.5

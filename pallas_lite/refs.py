@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from .errors import BlockIndexError, MissingError, SpecError, many
 
@@ -20,12 +21,12 @@ from .errors import BlockIndexError, MissingError, SpecError, many
 class Slice:
     """`size` elements from `start` (which may be traced), in one dimension of a ref."""
 
-    start: Any
+    start: ArrayLike
     size: int
     stride: int = 1
 
 
-def ds(start, size: int, stride: int = 1) -> Slice:
+def ds(start: ArrayLike, size: int, stride: int = 1) -> Slice:
     """A slice by start and size: x_ref[pl.ds(i * 8, 8)]. The size is a Python int; the start may be traced."""
     if not isinstance(size, (int, np.integer)) or size < 0:
         raise SpecError(f"ds({start}, {size}): the size must be a Python int; only the start may be traced.")
@@ -40,7 +41,8 @@ def is_static(i) -> bool:
 class Ref:
     """A window on a memory. `[...]` reads and writes it; `.at[...]` is a smaller window."""
 
-    def __init__(self, memory, starts=None, sizes=None, kept=None):
+    def __init__(self, memory: Any, starts: tuple | None = None, sizes: tuple[int, ...] | None = None,
+                 kept: tuple[int, ...] | None = None) -> None:
         self.memory = memory
         self._starts = starts if starts is not None else (0,) * len(memory.shape)
         self._sizes = sizes if sizes is not None else tuple(memory.shape)  # of the window, in the memory's dimensions
@@ -57,7 +59,7 @@ class Ref:
         return self._kept
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype:
         """The type of the elements."""
         return self.memory.dtype
 
@@ -71,7 +73,7 @@ class Ref:
         """How many elements the window has."""
         return math.prod(self.shape)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.shape[0]
 
     def __repr__(self):
@@ -99,16 +101,16 @@ class Ref:
         return _At(self)
 
     @property
-    def window(self):
+    def window(self) -> tuple:
         """(memory, starts, sizes): what a copy needs to know."""
         return self.memory, self._starts, self._sizes
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> jax.Array:
         view, rest = self._view(index)
         value = view._load()
         return value if rest is None else value[rest]
 
-    def __setitem__(self, index, value):
+    def __setitem__(self, index: Any, value: ArrayLike) -> None:
         view, rest = self._view(index)
         if rest is not None:
             whole = jnp.asarray(view[...]).at[rest].set(value)

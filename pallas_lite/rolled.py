@@ -5,8 +5,10 @@ the printed expressions, and a schedule that no loop found here gives back, even
 """
 import itertools
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 import numpy as np
 
@@ -76,8 +78,8 @@ def roll(schedule: Schedule) -> Rolled:
 
 def _iterations(events) -> list[list[Event]]:
     """The events of each step, cut where all that follows belongs to later steps; [] where that cannot be done."""
-    groups = [[] for e in events if e.verb == RUN]
-    least = np.minimum.accumulate([e.step for e in reversed(events)])[::-1] if groups else []
+    groups: list[list[Event]] = [[] for e in events if e.verb == RUN]
+    least: Sequence[int] = np.minimum.accumulate([e.step for e in reversed(events)])[::-1].tolist() if groups else []
     for e, step in zip(events, least, strict=False):
         groups[min(step, len(groups) - 1)].append(e)
     return groups if all([e.step for e in g if e.verb == RUN] == [t] for t, g in enumerate(groups)) else []
@@ -120,7 +122,8 @@ class _Inference:
         graph = TopologicalSorter({key: () for key in columns})
         for before, after in (pair for _, pairs in parts for pair in pairs):
             graph.add(after, before)
-        body, ready = [], []
+        body: list[tuple[str, Event]] = []
+        ready: list[tuple] = []
         try:
             graph.prepare()
         except CycleError:
@@ -143,7 +146,7 @@ class _Inference:
             return when, Event(RUN, step, slots=tuple(numbers))
         return when, Event(verb, step, name, tuple(numbers[1:]), numbers[0])
 
-    def _number(self, t, v, table, ahead) -> str:
+    def _number(self, t, v, table, ahead) -> Any:  # a text, which stands for a number in an Event
         """The first expression that gives v at the steps t, in the order in which a reader knows them; "?" for none."""
         depth = self.operands[table.removesuffix("_slot")].depth if table.endswith("_slot") else 0
         modulo, shifts = depth or int(v.max()) + 1, dict.fromkeys((ahead, 0))
@@ -173,9 +176,10 @@ class _Inference:
         return f"t in {{{', '.join(map(str, t))}}}"
 
 
-def _tables(schedule, steps) -> dict[str, list[int]]:
+def _tables(schedule, steps) -> dict[str, Sequence[int]]:
     """Slot and block of each operand by step: the block waited for last, or copied out next, where that is clear."""
-    found, t, used = {}, np.arange(steps), zip(*(e.slots for e in schedule if e.verb == RUN), strict=True)
+    t, used = np.arange(steps), zip(*(e.slots for e in schedule if e.verb == RUN), strict=True)
+    found: dict[str, Sequence[int]] = {}
     for x, slots in zip(schedule.operands, used, strict=True):
         marks = [e for e in schedule if e.operand == x.name and e.verb == (OUT_START if x.is_output else IN_WAIT)]
         at = np.searchsorted([e.step for e in marks], t if x.is_output else t + 1) - (not x.is_output)
@@ -211,4 +215,4 @@ def _bounds(low: int, high: int, n: int, first: str) -> str:
     return " and ".join(filter(None, [first, bounds]))
 
 
-Schedule.rolled = roll  # `schedule.rolled()`. It is put there from here, because imports point one way
+Schedule.rolled = roll  # put there from here, because imports point one way

@@ -8,11 +8,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
 from .errors import PallasLiteError
+
+if TYPE_CHECKING:
+    from .rolled import Rolled
 
 IN_START, IN_WAIT, RUN, OUT_START, OUT_WAIT = VERBS = (
     "copy_in_start", "copy_in_wait", "run", "copy_out_start", "copy_out_wait")
@@ -142,6 +145,8 @@ class Schedule:
     # Of a loop written by hand, for each event: the line that called it, and the kernel if `compute` was given one.
     calls: tuple[tuple[int, Callable | None], ...] = field(default=(), compare=False, repr=False)
 
+    rolled: ClassVar[Callable[["Schedule"], "Rolled"]]  # the loop that a person would write; rolled.py puts it here
+
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)
 
@@ -179,7 +184,7 @@ class Schedule:
         c, x = self.columns, self.operand(operand)
         number, known = self.operands.index(x), [*c.blocks, None]  # block -1 is the last
         copies = np.flatnonzero((c.operand == number) & (c.verb == CODE[OUT_START if x.is_output else IN_WAIT]))
-        found = [None] * self.steps
+        found: list[tuple[int, ...] | None] = [None] * self.steps
         for slot in range(x.depth):
             steps, mine = np.flatnonzero(c.slots[:, number] == slot), copies[c.slot[copies] == slot]
             at = np.searchsorted(mine, self.runs[steps]) - (not x.is_output)
@@ -192,11 +197,13 @@ class Schedule:
         """The events as arrays."""
         if isinstance(self.events, Events):
             return self.events.columns
-        names, blocks = {"": -1, **{x.name: i for i, x in enumerate(self.operands)}}, {}
+        names = {"": -1, **{x.name: i for i, x in enumerate(self.operands)}}
+        blocks: dict[tuple[int, ...], int] = {}
         rows = [(CODE[e.verb], e.step, names[e.operand],
                  -1 if e.block is None else blocks.setdefault(e.block, len(blocks)), e.slot) for e in self.events]
         runs = [e.slots for e in self.events if e.verb == RUN]
-        return Columns(*np.array(rows, np.int64).reshape(-1, 5).T,
+        verb, step, operand, block, slot = np.array(rows, np.int64).reshape(-1, 5).T
+        return Columns(verb, step, operand, block, slot,
                        np.array(runs, np.int64).reshape(len(runs), len(self.operands)), list(blocks))
 
     @cached_property
@@ -205,7 +212,8 @@ class Schedule:
 
         A wait takes the oldest copy of its slot and direction that no wait has taken.
         """
-        c, started, found = self.columns, defaultdict(deque), []
+        c, found = self.columns, []
+        started: dict[int, deque[int]] = defaultdict(deque)
         places = (c.operand * (1 + c.slot.max(initial=0)) + c.slot) * 2 + (c.verb > CODE[RUN])  # slot and direction
         for number, (is_start, place) in enumerate(zip(_starts(c).tolist(), places.tolist(), strict=True)):
             if is_start:
@@ -276,7 +284,7 @@ class Schedule:
         A row ends where the program goes back to an earlier column, so the table is in exact program order.
         `marks` maps event numbers to a remark, put behind their row. More than `fold` rows: the middle is left out.
         """
-        rows, remarks, last = [], [], (None, 99)
+        rows, remarks, last = [], [], (-1, 99)
         for number, e in enumerate(self.events):
             column = 1 + CODE[e.verb]
             # A run ends its column's turn: two runs never share a row.
@@ -350,12 +358,12 @@ class Schedule:
             raise PallasLiteError(f"not a schedule: {error}") from None
 
 
-def aligned(header: list[str], rows: list[list[str]], remarks: list[str] = (), fold: int | None = None) -> str:
+def aligned(header: list[str], rows: list[list[str]], remarks: Sequence[str] = (), fold: int | None = None) -> str:
     """A table as text: a dot for an empty cell, a remark behind its row. More than `fold` rows: the middle is left out.
 
     Rows with a remark stay, the first three of them.
     """
-    shown = range(len(rows))
+    shown: Sequence[int] = range(len(rows))
     if fold and len(rows) > fold:
         marked = [i for i, remark in enumerate(remarks) if remark][:3]
         shown = sorted({*shown[:fold - fold // 4], *shown[len(rows) - fold // 4:], *marked})

@@ -68,9 +68,11 @@ class View:
     @cached_property
     def values(self) -> str:
         """Of a short hand-written loop: what B holds if A holds 10, 20, 30 … and the kernel adds 1. Else ""."""
-        if not 0 < self.schedule.steps <= MOST_VALUES or {kernel for _, kernel in self.schedule.calls} != {None}:
+        size = self.schedule.operands[0].array_shape if self.schedule.operands else None
+        own_kernels = {kernel for _, kernel in self.schedule.calls} != {None}
+        if not size or not 0 < self.schedule.steps <= MOST_VALUES or own_kernels:
             return ""
-        blocks = 10.0 * np.arange(1, 1 + self.schedule.operands[0].array_shape[0])
+        blocks = 10.0 * np.arange(1, 1 + size[0])
         return f"A = {row(blocks)}\n{outcome(self.schedule, blocks)}"
 
     def listing(self) -> list[tuple[str, str, str, str]]:
@@ -98,11 +100,11 @@ class View:
         unit, name = unit_of(t.total)
         # No bound here: for a loop whose order holds it up, the largest of the bounds is not what limits it.
         title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
-        ax = Figure(figsize=(5.7, 2.2), layout="constrained").add_subplot()
-        plot_timeline(t, ax, hazards=self.hazards[:1], limit=self.limit, title="", fold=12)
+        figure = Figure(figsize=(5.7, 2.2), layout="constrained")
+        plot_timeline(t, figure.add_subplot(), hazards=self.hazards[:1], limit=self.limit, title="", fold=12)
         # A PNG: pages that clean HTML (GitHub's, or a notebook that nobody trusts yet) take the drawing out of an SVG.
         picture = (f'<img alt="Timeline. {html.escape(title, quote=True)}" width="{96 * 5.7:.0f}" '
-                   f'style="max-width:100%;border-radius:6px" src="data:image/png;base64,{png(ax.figure)}">')
+                   f'style="max-width:100%;border-radius:6px" src="data:image/png;base64,{png(figure)}">')
         table = self.schedule.table({n: "" for h in self.hazards[:1] for n in h.events[-1:]})
         words = html.escape("\n".join(filter(None, [self.verdict, self.values])))
         return (f'<div class="pallas-lite-view"><pre style="{TEXT}">{words}</pre>'
@@ -209,9 +211,10 @@ def svg(ax: Axes, label: str = "timeline of a pipeline") -> str:
 
     It shrinks with its column. `label` says in words what it shows, for screen readers.
     """
-    out = io.StringIO()
+    out, figure = io.StringIO(), ax.get_figure(root=True)
+    assert figure, "it is part of one"
     with matplotlib.rc_context({"svg.fonttype": "none"}):  # text as text: half the time, half the bytes
-        ax.figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     # matplotlib's style sheet would reach the whole page: it becomes the drawing's own.
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg"):], count=1, flags=re.DOTALL)

@@ -2,14 +2,15 @@
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, SupportsIndex, TypeAlias
 
 import jax
 import numpy as np
+from jax.typing import DTypeLike
 
 from .errors import BlockIndexError, SpecError, expect, many, takes
 from .schedule import OperandInfo, window
@@ -26,7 +27,7 @@ class MemorySpace(Enum):
     def __str__(self) -> str:
         return self.value
 
-    def __call__(self, shape, dtype) -> "Scratch":
+    def __call__(self, shape: Sequence[int], dtype: DTypeLike) -> "Scratch":
         expect((tuple, list), shape, f"{self.name}: the shape is a tuple, such as (8, 128)")
         return Scratch(tuple(shape), np.dtype(dtype), self)
 
@@ -41,13 +42,24 @@ class SemaphoreType(Enum):
     DMA = "dma"
     BARRIER = "barrier"
 
-    def __call__(self, shape) -> "Scratch":
+    def __call__(self, shape: Sequence[int]) -> "Scratch":
         expect((tuple, list), shape, f"SemaphoreType.{self.name}: the shape is a tuple, such as (2,)")
         return Scratch(tuple(shape), self.dtype, self)
 
-    shape = property(lambda self: (), doc="Of one semaphore: ().")
-    dtype = property(lambda self: np.dtype(np.int32), doc="A semaphore counts in int32.")
-    memory_space = property(lambda self: self, doc="Semaphores live in a memory of their own.")
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one semaphore: ()."""
+        return ()
+
+    @property
+    def dtype(self) -> np.dtype:
+        """A semaphore counts in int32."""
+        return np.dtype(np.int32)
+
+    @property
+    def memory_space(self) -> "SemaphoreType":
+        """Semaphores live in a memory of their own."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class Buffered:
     buffer_count: int
     use_lookahead: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.buffer_count, int) or self.buffer_count < 1:
             raise SpecError(f"Buffered({self.buffer_count!r}): the number of buffers is a whole number, 1 or more.")
 
@@ -116,10 +128,29 @@ class BlockSpec:
     block_shape: Sequence[int | None | Squeezed | Blocked | Element] | None = None
     index_map: Callable[..., Any] | None = None
     pipeline_mode: Buffered | None = None
-    memory_space: Any = field(default=None, kw_only=True)
+    memory_space: MemorySpace | None = field(default=None, kw_only=True)
 
 
 no_block_spec = BlockSpec()
+
+
+class HasShape(Protocol):
+    """An array, or a jax.ShapeDtypeStruct."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+
+    @property
+    def dtype(self) -> Any:
+        """The type of an element."""
+
+
+# What users may write, for type checkers. Specs, shapes and scratch nest like JAX's trees.
+Grid: TypeAlias = SupportsIndex | Sequence[SupportsIndex | tuple[str, SupportsIndex]]
+Specs: TypeAlias = "BlockSpec | None | Sequence[Specs] | Mapping[str, Specs]"
+Shapes: TypeAlias = "HasShape | None | Sequence[Shapes] | Mapping[str, Shapes]"
+ScratchShapes: TypeAlias = "Scratch | SemaphoreType | Sequence[ScratchShapes] | Mapping[str, ScratchShapes]"
 SEMANTICS = {"parallel", "arbitrary", "core_parallel", "subcore_parallel", "sequential"}  # the last on a GPU
 
 
@@ -127,10 +158,10 @@ SEMANTICS = {"parallel", "arbitrary", "core_parallel", "subcore_parallel", "sequ
 class GridSpec:
     """grid, in_specs and out_specs in one value, as `pallas_call(grid_spec=...)` takes it."""
 
-    grid: int | Sequence[int] = ()
-    in_specs: Any = None
-    out_specs: Any = None
-    scratch_shapes: Any = ()
+    grid: "Grid" = ()
+    in_specs: "Specs" = None
+    out_specs: "Specs" = None
+    scratch_shapes: "ScratchShapes" = ()
     num_scalar_prefetch = 0  # PrefetchScalarGridSpec (tpu.py) has a number of its own
 
 
@@ -165,6 +196,10 @@ class Operand:
             return self.info.ragged
         first = np.asarray(self.blocks) * [a for a, _ in self.starts] + [c for _, c in self.starts]
         return bool(((first < 0) | (first + self.block_shape > self.shape)).any())
+
+    def in_order(self, order: list[int]) -> "Operand":
+        """The same with the steps in another order."""
+        return replace(self, blocks=[tuple(self.blocks[t]) for t in order])
 
     @property
     def ref_shape(self) -> tuple[int, ...]:
@@ -283,7 +318,7 @@ def _check_range(where, blocks, shape, sizes, padding):
 
 
 def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars=(),
-                in_kernel=False) -> list[tuple[int, ...]]:
+                in_kernel=False) -> list[tuple[int, ...]] | jax.Array:
     """The block index of every step, in row-major grid order. A traced array if the scalars are traced."""
     if index_map is None:
         return [(0,) * rank] * math.prod(grid)

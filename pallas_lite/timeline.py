@@ -98,9 +98,20 @@ class Timeline:
         """Seconds after the last step has run."""
         return self.total - (float(self.runs[-1]) + self.step_seconds if len(self.runs) else 0.0)
 
-    hbm_bytes = property(lambda self: self.schedule.hbm_bytes, doc="Bytes that the copies move: in, out and in total.")
-    sram_bytes = property(lambda self: self.schedule.sram_bytes, doc="Bytes of all slots and of the scratch buffers.")
-    intensity = property(lambda self: self.schedule.intensity, doc="Operations for each byte that the copies move.")
+    @property
+    def hbm_bytes(self) -> dict[str, int]:
+        """Bytes that the copies move: in, out and in total."""
+        return self.schedule.hbm_bytes
+
+    @property
+    def sram_bytes(self) -> int:
+        """Bytes of all slots and of the scratch buffers."""
+        return self.schedule.sram_bytes
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte that the copies move."""
+        return self.schedule.intensity
 
     # -- why it takes that long
 
@@ -126,7 +137,8 @@ class Timeline:
         """
         costs = {k: v for k, v in self.excess.items() if k not in ("fill", "drain")}
         least = max(self.terms.values())
-        return max(costs, key=costs.get) if sum(costs.values()) > least else max(self.terms, key=self.terms.get)
+        largest = costs if sum(costs.values()) > least else self.terms
+        return max(largest, key=largest.__getitem__)
 
     bottleneck = bound
 
@@ -149,7 +161,7 @@ class Timeline:
         if self.sram_bytes <= self.machine.sram_bytes:
             return []
         sizes = {x.name: x.depth * x.block_bytes for x in self.schedule.operands}
-        largest, most = max(sizes, key=sizes.get, default=""), self.machine.physical_sram_bytes
+        largest, most = max(sizes, key=sizes.__getitem__, default=""), self.machine.physical_sram_bytes
         lift = f"; on a TPU, CompilerParams(vmem_limit_bytes=…) gives up to {most:,}" if most >= self.sram_bytes else ""
         mend = f"Use smaller blocks or fewer slots (Buffered(n)), first of all for {largest}{lift}."
         return [Hazard("sram", self.sram_report, mend, largest, 0, -1, ())]

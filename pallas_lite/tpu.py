@@ -3,7 +3,9 @@
     from pallas_lite import tpu as pltpu     # in place of: from jax.experimental.pallas import tpu as pltpu
 """
 import enum as _enum
-from dataclasses import make_dataclass as _make_dataclass
+import typing as _typing
+from collections.abc import Sequence as _Sequence
+from dataclasses import dataclass as _dataclass
 
 from .errors import missing_names as _missing_names
 from .manual.copies import AsyncCopy as AsyncCopy
@@ -16,10 +18,13 @@ from .memory import InterpretParams as InterpretParams
 from .specs import HBM as HBM
 from .specs import SMEM as SMEM
 from .specs import VMEM as VMEM
+from .specs import Grid as _Grid
 from .specs import GridSpec as _GridSpec
 from .specs import MemorySpace as MemorySpace
+from .specs import ScratchShapes as _ScratchShapes
 from .specs import SemaphoreType as SemaphoreType
 from .specs import SpecError as _SpecError
+from .specs import Specs as _Specs
 
 
 class PrefetchScalarGridSpec(_GridSpec):
@@ -29,7 +34,8 @@ class PrefetchScalarGridSpec(_GridSpec):
     where the scalars are traced, the blocks are known only when the call runs: indices and races are then unchecked.
     """
 
-    def __init__(self, num_scalar_prefetch: int, grid=(), in_specs=None, out_specs=None, scratch_shapes=()):
+    def __init__(self, num_scalar_prefetch: int, grid: _Grid = (), in_specs: _Specs = None, out_specs: _Specs = None,
+                 scratch_shapes: _ScratchShapes = ()) -> None:
         if not isinstance(num_scalar_prefetch, int) or num_scalar_prefetch < 0:
             raise _SpecError(f"num_scalar_prefetch={num_scalar_prefetch!r}: how many of the first operands are "
                             "prefetched.")
@@ -41,19 +47,35 @@ class PrefetchScalarGridSpec(_GridSpec):
 GridDimensionSemantics = _enum.Enum("GridDimensionSemantics", "PARALLEL CORE_PARALLEL SUBCORE_PARALLEL ARBITRARY")
 PARALLEL, CORE_PARALLEL, SUBCORE_PARALLEL, ARBITRARY = GridDimensionSemantics
 
-CompilerParams = _make_dataclass("CompilerParams", [(name, object, None) for name in """
-dimension_semantics allow_input_fusion vmem_limit_bytes collective_id has_side_effects flags internal_scratch_in_bytes
-serialization_format disable_bounds_checks disable_semaphore_checks skip_device_barrier
-allow_collective_id_without_custom_barrier shape_invariant_numerics use_tc_tiling_on_sc needs_layout_passes
-fuse_transposed_lhs_in_matmul opt_level""".split()], frozen=True)
-CompilerParams.__doc__ = """What to tell the TPU compiler.
 
-`dimension_semantics`: "parallel" or "arbitrary" for each grid axis. `vmem_limit_bytes`: how much VMEM the kernel may
-take. Upstream's other settings are taken, and change nothing here.
-"""
+@_dataclass(frozen=True)
+class CompilerParams:
+    """What to tell the TPU compiler.
+
+    `dimension_semantics`: "parallel" or "arbitrary" for each grid axis. `vmem_limit_bytes`: how much VMEM the kernel
+    may take. Upstream's other settings are taken, and change nothing here.
+    """
+
+    dimension_semantics: _Sequence[str | GridDimensionSemantics] | None = None
+    allow_input_fusion: object = None
+    vmem_limit_bytes: int | None = None
+    collective_id: object = None
+    has_side_effects: object = None
+    flags: object = None
+    internal_scratch_in_bytes: object = None
+    serialization_format: object = None
+    disable_bounds_checks: object = None
+    disable_semaphore_checks: object = None
+    skip_device_barrier: object = None
+    allow_collective_id_without_custom_barrier: object = None
+    shape_invariant_numerics: object = None
+    use_tc_tiling_on_sc: object = None
+    needs_layout_passes: object = None
+    fuse_transposed_lhs_in_matmul: object = None
+    opt_level: object = None
 
 
-__getattr__ = _missing_names("pallas_lite.tpu", {
+_ELSEWHERE = {
     "ANY": "It is pl.ANY.",
     "TPUInterpretParams": "It is InterpretParams.",
     "TPUCompilerParams": "It is CompilerParams.",
@@ -86,4 +108,6 @@ __getattr__ = _missing_names("pallas_lite.tpu", {
         "Calls are always simulated; pallas_call(..., interpret=pltpu.InterpretParams(...)) sets how.",
     "LoweringException SideEffectType annotate touch trace_value has_memory_space with_memory_space_constraint":
         "It tells the TPU compiler something, and values do not depend on it: leave it out.",
-})
+}
+if not _typing.TYPE_CHECKING:  # a type checker says itself that a name is not here
+    __getattr__ = _missing_names("pallas_lite.tpu", _ELSEWHERE)

@@ -8,6 +8,7 @@ schedule); under jax.jit it becomes a compiled program (manual/direct.py).
 import math
 import warnings
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from .timeline import Timeline, timeline
 from .verify import RACES, Hazard, Hazards, grid_hazards, verify
 
 if TYPE_CHECKING:
+    from .call import Call
     from .lowering.stages import Lowered
 
 STAND_INS = ("\n  (The operands' values are unknown here, so the kernel was checked on zeros for integers, ones for "
@@ -42,30 +44,30 @@ STAND_INS = ("\n  (The operands' values are unknown here, so the kernel was chec
 class Traced:
     """What `pallas_call(...).trace(...)` returns: operands, schedule, hazards, and the time on a machine."""
 
-    call: Any
+    call: "Call"
     arrays: tuple[_specs.Operand, ...]  # inputs, then outputs, those that stay in HBM among them
     scalars: tuple[np.ndarray, ...]
     names: tuple[str, ...]  # of the kernel's refs: scalars, arrays, scratch
     in_tree: Any
     out_tree: Any
     indices: list[tuple[int, ...]]  # the grid position of each step, in the order in which they run
-    given: Any = None  # name -> value of each input, for a kernel whose own copies they may decide
-    general: Any = None  # then: the same for any values
+    given: dict[str, np.ndarray] | None = None  # the inputs' values, for a kernel whose own copies they may decide
+    general: "Traced | None" = None  # then: the same for any values
 
-    def in_order(self, order) -> "Traced":
+    def in_order(self, order: list[int]) -> "Traced":
         """The same call with its steps in another order: `order` numbers them as they run now."""
-        arrays = (x if x.stays_in_hbm else replace(x, blocks=[x.blocks[t] for t in order]) for x in self.arrays)
+        arrays = (x if x.stays_in_hbm else x.in_order(order) for x in self.arrays)
         other = replace(self, arrays=tuple(arrays), indices=[self.indices[t] for t in order])
         if "body" in vars(self):  # traced already: the order does not matter to that
             vars(other)["body"] = self.body.at(other.indices)
         return other
 
-    def on(self, flat) -> "Traced":
+    def on(self, flat: list) -> "Traced":
         """What the call would do on these values of its inputs, rather than on any of their shapes."""
         given = {x.array: np.array(a) for x, a in zip(self.arrays, flat, strict=False) if not x.is_output}
         return replace(self, given=given, general=self)
 
-    def other_order(self, rng=None) -> "Traced":
+    def other_order(self, rng: np.random.Generator | None = None) -> "Traced":
         """The same call with the steps of its parallel axes backwards, or shuffled."""
         return self.in_order(_specs.steps_in_order(self.call.grid, self.parallel, rng))
 
@@ -158,7 +160,7 @@ class Traced:
         n = len(self.scalars)
         return list(zip(self.names[:n] + self.names[n + len(self.arrays):], self.extras, strict=True))
 
-    def unflatten(self, refs):
+    def unflatten(self, refs: list) -> tuple[list, dict]:
         """The engines' order (operands, arrays in HBM, scalars, scratch) -> the kernel's arguments and keywords."""
         n_blocked, n_all, n_scalars = len(self.operands), len(self.arrays), len(self.scalars)
         blocked, free = iter(refs[:n_blocked]), iter(refs[n_blocked:n_all])
@@ -190,7 +192,7 @@ class Traced:
 
     # -- values
 
-    def run(self, flat: list):
+    def run(self, flat: list) -> Any:
         """The outputs, after the hazards were reported. `flat`: all operands, prefetched scalars first."""
         inputs = {x.array: a for x, a in zip(self.arrays, flat[len(self.scalars):], strict=False) if not x.is_output}
         under_jit = any(isinstance(a, jax.core.Tracer) for a in flat)
@@ -248,7 +250,7 @@ class Traced:
                     self.body.refuse(i, int(past_end[i]))
         return values
 
-    def run_compiled(self, inputs, kind, every_visit=None):
+    def run_compiled(self, inputs: Mapping[str, jax.Array], kind: Any, every_visit: bool | None = None) -> tuple:
         """Arrays and past ends (xla.run): memory holds `kind`, or with `every_visit` the filling of that number."""
         dtypes = {np.dtype(d) for _, _, d in self.body.avals}
         fill = tuple({str(d): fillings(d, out)[kind] if every_visit else garbage_value(kind, d) for d in dtypes}
@@ -263,7 +265,9 @@ class Traced:
 
     def _stepped(self, inputs) -> step.Outcome:
         inputs = {name: np.asarray(a) for name, a in inputs.items()}
-        return step.run(self.call.kernel, *self.parts, self.indices, inputs, self.call.params, self.unflatten)
+        operands, free, extras, grid = self.parts
+        return step.run(self.call.kernel, operands, free, extras, grid, self.indices, inputs, self.call.params,
+                        self.unflatten)
 
     @property
     def _on_stand_ins(self) -> bool:
@@ -302,14 +306,14 @@ class Traced:
             return Counter()
 
     @cached_property
-    def parts(self):
+    def parts(self) -> tuple:
         """What manual/copies.play asks for: operands, arrays in HBM, other refs, grid."""
         free = [(x.name, x.array, x.shape, x.dtype) for x in self.arrays if x.stays_in_hbm]
         args, kwargs = self.unflatten(list(range(len(self.arrays) + len(self.extras))))
         check_arity(self.call.kernel, args, kwargs)
         return self.operands, free, self._named_extras, self.call.grid
 
-    def report(self, hazards, proviso="") -> None:
+    def report(self, hazards: Sequence[Hazard], proviso: str = "") -> None:
         """Warn of hazards, or raise, as the call's `on_hazard` says."""
         if self.call.on_hazard == "ignore" or not hazards:
             return
@@ -322,7 +326,7 @@ class Traced:
         outs = [jax.numpy.asarray(hbm[x.array]) for x in self.arrays if x.is_output]
         return jax.tree.unflatten(self.out_tree, outs)
 
-    def zeros(self):
+    def zeros(self) -> Any:
         """What `run` gives, but full of zeros: the shapes are right, and nothing ran."""
         return self._results({x.array: np.zeros(x.shape, x.dtype) for x in self.arrays if x.is_output})
 

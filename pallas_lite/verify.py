@@ -7,6 +7,7 @@ import itertools
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -59,6 +60,9 @@ WORDS = {
 }
 
 
+Block: TypeAlias = tuple[int, ...] | None
+
+
 @dataclass(frozen=True, repr=False)
 class Hazard:
     """One thing that is wrong with a schedule, or with a kernel's values.
@@ -105,10 +109,10 @@ class _Walk:
         self.operands = {x.name: x for x in schedule.operands}
         self.found: dict[tuple, Hazard] = {}  # by kind and events
         self.races = Races(self.clash)
-        self.memory = {}  # see find
+        self.memory: dict[tuple, Rectangles] = {}  # see find
         self.window = functools.cache(lambda operand, block: window(self.operands[operand], block))
-        self.left = {}  # (array, block) -> number of its last copy-out
-        self.revisits = defaultdict(list)  # operand -> (copy-out before, copy-out) of the same block
+        self.left: dict[tuple, int] = {}  # (array, block) -> number of its last copy-out
+        self.revisits: dict[str, list] = defaultdict(list)  # operand -> (copy-out before, copy-out) of the same block
         rules = {IN_START: self.start, OUT_START: self.start, IN_WAIT: self.wait, OUT_WAIT: self.wait, RUN: self.run}
         for number, e in enumerate(schedule.events):
             rules[e.verb](number, e)
@@ -218,7 +222,7 @@ def grid_hazards(operands, indices, parallel: list[int], schedule: Schedule) -> 
 
 def two_on_a_block(y, indices, axis: int) -> tuple[int, int] | None:
     """The first two steps that differ along a grid axis and share a block of this output; None if no two do."""
-    first = {}
+    first: dict[tuple[int, ...], int] = {}
     for t, block in enumerate(y.blocks):
         if indices[first.setdefault(block, t)][axis] != indices[t][axis]:
             return first[block], t
@@ -235,17 +239,20 @@ def _unvisited(y) -> tuple:
     else:
         counts = [-(-n // b) for n, b in zip(y.shape, y.block_shape, strict=True)]
         visited, total, what = set(y.blocks), math.prod(counts), "block"
-        missing = len(visited) < total and [b for b in itertools.product(*map(range, counts)) if b not in visited]
+        every = itertools.product(*map(range, counts)) if len(visited) < total else ()
+        missing = [b for b in every if b not in visited]
     return (f"{len(missing)} of its {many(total, what)} are", missing[0]) if missing else ()
 
 
-def provenance(schedule: Schedule) -> dict[tuple[str, tuple[int, ...]], tuple[int, dict[str, tuple[int, ...] | None]]]:
+def provenance(schedule: Schedule) -> dict[tuple[str, Block], tuple[int, dict[str, Block]]]:
     """Where each output block in HBM came from: (array, block) -> (step that wrote it, input -> the block it read).
 
     Every copy lands at the wait that names its slot, as the simulator's "on_wait" has it; a block that was never waited
     for is not in the result. None stands for a slot that nothing had landed in.
     """
-    slots, results, out = {}, {}, {}
+    slots: dict[tuple[str, int], Block] = {}
+    results: dict[tuple[str, int], tuple[int, dict[str, Block]]] = {}
+    out = {}
     for e, start in zip(schedule, schedule.copy_of.tolist(), strict=True):
         if e.verb == RUN:
             read = {x.name: slots.get((x.name, s)) for x, s in zip(schedule.operands, e.slots, strict=True)

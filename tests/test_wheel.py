@@ -46,6 +46,12 @@ def test_both_packages_come_from_the_wheel(python, tmp_path):
     assert done.stdout.count(str(python.parent.parent)) == 2, done.stderr
 
 
+def test_type_checkers_may_read_both(python, tmp_path):
+    done = run(python, tmp_path, "-c", "import autograder, pallas_lite; from importlib.resources import files; "
+               "print([files(p).joinpath('py.typed').is_file() for p in (autograder, pallas_lite)])")
+    assert done.stdout == "[True, True]\n", done.stderr
+
+
 def test_it_grades_where_one_is(python, tmp_path):
     require(shutil.which("bwrap"), "bubblewrap")
     (tmp_path / "collected" / "ann").mkdir(parents=True)

@@ -24,6 +24,6 @@ def recorded() -> list[Record]:
     found = []
     for entry in text.split("\n\n# ")[1:]:
         heading, ptx = entry.split("\n", 1)
-        kernel, lowering, *numbers = heading.split(" | ")
-        found.append(Record(kernel, lowering, *map(int, numbers), ptx.strip()))
+        kernel, lowering, depth, shared_memory, registers = heading.split(" | ")
+        found.append(Record(kernel, lowering, int(depth), int(shared_memory), int(registers), ptx.strip()))
     return found

@@ -5,7 +5,7 @@ run (GitHub, a printed page, a closed kernel) a still picture and a sentence sta
 """
 import html
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +34,7 @@ class Explorer:
     what = "Timeline of the pipeline."  # begins what a screen reader says of the picture
     to_do = "move the sliders"
 
-    def __init__(self, settings: dict[str, Any]):
+    def __init__(self, settings: dict[str, Any]) -> None:
         self.first = self.settings = settings
         self._busy, self._image, self._parts = False, None, {}
         take_over(self, *_cell())
@@ -53,7 +53,8 @@ class Explorer:
         """The same for places that show no widgets, drawn whole."""
         raise NotImplementedError
 
-    def part(self, what: str, key, draw: Callable[[], Figure], over=lambda ax: ()) -> tuple[Figure, str]:
+    def part(self, what: str, key: object, draw: Callable[[], Figure],
+             over: Callable[[Axes], Iterable[str]] = lambda ax: ()) -> tuple[Figure, str]:
         """A part of the picture, and its SVG with what lies `over` its axes: made anew only for another `key`."""
         if what not in self._parts or self._parts[what][0] != key:
             figure = draw()
@@ -64,7 +65,7 @@ class Explorer:
         """HTML that stands to the left of the still picture."""
         return ""
 
-    def make_controls(self, w) -> dict:
+    def make_controls(self, w: Any) -> dict:
         """The controls by name, set from `settings`; `w` is ipywidgets."""
         raise NotImplementedError
 
@@ -80,7 +81,7 @@ class Explorer:
         """What to say beside a control, by its name."""
         return {}
 
-    def more_buttons(self, w) -> list:
+    def more_buttons(self, w: Any) -> list:
         """Widgets beside Reset."""
         return []
 

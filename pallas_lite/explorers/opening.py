@@ -1,6 +1,10 @@
 """opening: a call of the learner's own -> an explorer of it. In: a pallas_call and its operands. Out: one of VIEWS."""
+from typing import Any
+
+from ..call import Call
 from ..errors import SpecError
 from ..hardware import TPU_V5E, Machine
+from ..traced import Traced
 from . import schedule, stepper
 from .base import Explorer
 from .grid import GridExplorer
@@ -9,7 +13,7 @@ from .grid import GridExplorer
 VIEWS = {"grid": GridExplorer, "schedule": schedule.of_trace, "stepper": stepper.of_trace}
 
 
-def explore(call, *operands, view: str = "grid", machine: Machine = TPU_V5E) -> Explorer:
+def explore(call: Call | Traced, *operands: Any, view: str = "grid", machine: Machine = TPU_V5E) -> Explorer:
     """Opens an explorer on a `pallas_call(...)` with these operands (arrays or ShapeDtypeStructs).
 
     `view`: "grid" walks through the steps, with each operand's blocks and the step's copies; "schedule" has depth, α, β
@@ -19,12 +23,13 @@ def explore(call, *operands, view: str = "grid", machine: Machine = TPU_V5E) -> 
     """
     if view not in VIEWS:
         raise SpecError(f"explore(view={view!r}): give one of {', '.join(VIEWS)}.")
-    trace = call if hasattr(call, "schedule") and not operands else None
-    if trace is None:
-        if not hasattr(call, "trace"):
-            raise SpecError("explore takes a pallas_call(…) and its operands, or a trace: explore(f, x, y), or "
-                            "explore(f.trace(x, y)).")
+    if isinstance(call, Traced) and not operands:
+        trace = call
+    elif isinstance(call, Call):
         trace = call.trace(*operands)
+    else:
+        raise SpecError("explore takes a pallas_call(…) and its operands, or a trace: explore(f, x, y), or "
+                        "explore(f.trace(x, y)).")
     if not trace.steps or not trace.operands:
         raise SpecError("explore: this call has no steps, or no operand that is copied block by block. To see a "
                         "kernel's own copies, print f.trace(…).schedule.")

@@ -2,23 +2,27 @@
 import inspect
 import traceback
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from ..errors import NotSupportedError
+from ..specs import HasShape
+
+if TYPE_CHECKING:
+    from ..traced import Traced
 
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
     """A program for one platform, not compiled yet. Its operands are flat, prefetched scalars first."""
 
-    traced: Any
+    traced: "Traced"
 
     @property
     def avals(self) -> list[jax.ShapeDtypeStruct]:
         """The operands, as shapes and dtypes."""
-        arrays = [*self.traced.scalars, *(x for x in self.traced.arrays if not x.is_output)]
+        arrays: list[HasShape] = [*self.traced.scalars, *(x for x in self.traced.arrays if not x.is_output)]
         return [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
 
     def as_text(self) -> str:
@@ -42,11 +46,11 @@ class Compiled:
         """The compiled module."""
         return self.executable.as_text()
 
-    def memory_analysis(self):
+    def memory_analysis(self) -> Any:
         """Bytes of arguments, results, temporaries and code, as `jax.stages.Compiled` gives them."""
         return self.executable.memory_analysis()
 
-    def cost_analysis(self):
+    def cost_analysis(self) -> Any:
         """The compiler's own estimate, as `jax.stages.Compiled` gives it."""
         return self.executable.cost_analysis()
 

@@ -4,9 +4,10 @@ These need a machine. step.py runs a kernel step by step and sees every access; 
 compiled program of it. While a kernel is only traced there is none: NeedsStepping is raised, and traced.py takes one.
 """
 import contextvars
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 
@@ -15,7 +16,9 @@ from ..body import NeedsStepping, parameter_names, position, run_kernel
 from ..errors import NotSupportedError, PallasLiteError, SpecError, expect
 from ..refs import Ref, is_static
 
-machine = contextvars.ContextVar("the machine that runs the kernel", default=None)
+T = TypeVar("T")
+Allocation: TypeAlias = _specs.Scratch | _specs.SemaphoreType
+machine: contextvars.ContextVar[Any] = contextvars.ContextVar("the machine that runs the kernel", default=None)
 
 
 def _machine(what):
@@ -56,7 +59,7 @@ class AsyncCopy:
         _machine("wait_recv").copy_wait(self, self.semaphore)
 
 
-def make_async_copy(src_ref, dst_ref, sem) -> AsyncCopy:
+def make_async_copy(src_ref: Ref, dst_ref: Ref, sem: Ref) -> AsyncCopy:
     """A copy that is not started yet. Raises SpecError where the two refs differ in shape or dtype."""
     _machine("make_async_copy")
     for what, ref in (("source", src_ref), ("target", dst_ref), ("semaphore", sem)):
@@ -74,14 +77,14 @@ def make_async_copy(src_ref, dst_ref, sem) -> AsyncCopy:
     return AsyncCopy(src_ref, dst_ref, sem)
 
 
-def async_copy(src_ref, dst_ref, sem, *, priority: int = 0) -> AsyncCopy:
+def async_copy(src_ref: Ref, dst_ref: Ref, sem: Ref, *, priority: int = 0) -> AsyncCopy:
     """A copy that is started at once."""
     copy = make_async_copy(src_ref, dst_ref, sem)
     copy.start()
     return copy
 
 
-def sync_copy(src_ref, dst_ref) -> None:
+def sync_copy(src_ref: Ref, dst_ref: Ref) -> None:
     """A copy that is over when this returns."""
     run_scoped(lambda sem: async_copy(src_ref, dst_ref, sem).wait(), _specs.SemaphoreType.DMA)
 
@@ -93,7 +96,7 @@ class DeviceIdType(Enum):
     LOGICAL = "logical"
 
 
-def make_async_remote_copy(src_ref, dst_ref, send_sem, recv_sem, device_id,
+def make_async_remote_copy(src_ref: Ref, dst_ref: Ref, send_sem: Ref, recv_sem: Ref, device_id: Any,
                            device_id_type: DeviceIdType = DeviceIdType.MESH) -> AsyncCopy:
     """A copy to a ref of another chip: `wait_send` tells that the source was read, `wait_recv` that it arrived here.
 
@@ -109,7 +112,7 @@ def make_async_remote_copy(src_ref, dst_ref, send_sem, recv_sem, device_id,
     return replace(copy, sender=send_sem)
 
 
-def run_scoped(f, *types, **kw_types) -> Any:
+def run_scoped(f: Callable[..., T], *types: Allocation, **kw_types: Allocation) -> T:
     """Allocate buffers and semaphores, call `f` on their refs, and free them. Returns what `f` returns.
 
     A ref that is used after that raises SpecError; a copy still in flight then is reported as a hazard.
@@ -123,8 +126,10 @@ def run_scoped(f, *types, **kw_types) -> Any:
                        lambda *refs: f(*refs[:len(types)], **dict(zip(kw_types, refs[len(types):], strict=True))))
 
 
-def emit_pipeline(body, *, grid, in_specs=(), out_specs=(), dimension_semantics=None, core_axis=None,
-                  core_axis_name=None, tiling=None, trace_scopes=True, no_pipelining=False):
+def emit_pipeline(body: Callable[..., None], *, grid: _specs.Grid, in_specs: _specs.Specs = (),
+                  out_specs: _specs.Specs = (), dimension_semantics: Sequence[object] | None = None,
+                  core_axis: object = None, core_axis_name: object = None, tiling: object = None,
+                  trace_scopes: bool = True, no_pipelining: bool = False) -> Callable[..., None]:
     """A pipeline inside a kernel: call the result on HBM refs, inputs first. Its body gets refs of blocks in SRAM.
 
     The same pipeline as pallas_call's; program_id and num_programs inside the body are this pipeline's. `scratches` of

@@ -2,6 +2,7 @@
 import itertools
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +13,9 @@ from matplotlib.patches import Patch
 from ..errors import SpecError, expect
 from ..schedule import OperandInfo, Schedule, origin
 from .look import AMBER, BLUE, ON_COLOUR, RUST, ink_of
+
+if TYPE_CHECKING:
+    from ..traced import Traced
 
 # Hatches tell the kinds apart where colours do not: in print, and for colour-blind readers.
 KINDS = {"not visited": ("none", "////"), "copied once": (BLUE, ""), "kept for several steps": (AMBER, "--"),
@@ -33,7 +37,7 @@ class Visit:
         return f"{self.first}–{self.last}" if self.last > self.first else f"{self.first}"
 
 
-def plot_grid(what, operand: str, step: int | None = None, ax: Axes | None = None) -> Axes:
+def plot_grid(what: "Schedule | Traced", operand: str, step: int | None = None, ax: Axes | None = None) -> Axes:
     """The array of an operand, cut into its blocks; in each, the numbers of the steps that take it.
 
     `what`: a Schedule, or the trace of a call. A block is not visited, copied once, kept for several steps (the copies

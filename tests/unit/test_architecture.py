@@ -48,11 +48,22 @@ def name_of(path: Path) -> str:
 FILES = {name_of(p): p for p in files_of(*PARTS)}
 
 
+def walk_what_runs(node: ast.AST):
+    """Every node of a program, less what only type checkers read: it imports nothing, so it may point back."""
+    for_checkers = (isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+                    or isinstance(node, ast.AnnAssign) and getattr(node.annotation, "id", "") == "TypeAlias"
+                    or isinstance(node, ast.ClassDef) and "Protocol" in [getattr(b, "id", "") for b in node.bases])
+    if not for_checkers:
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from walk_what_runs(child)
+
+
 def imports(name: str) -> set[str]:
     """The modules of ours that a file imports, also late, inside functions."""
     path, found = FILES[name], set()
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in walk_what_runs(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -103,7 +114,7 @@ def code_lines(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     texts = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
     lines = set()
-    for node in ast.walk(tree):
+    for node in walk_what_runs(tree):
         is_text = id(node) in texts or isinstance(node, ast.Expr) and id(node.value) in texts
         if hasattr(node, "lineno") and not is_text:
             lines |= {node.lineno, node.end_lineno}
