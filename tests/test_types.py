@@ -18,7 +18,7 @@ from pallas_lite.explorers.base import Explorer
 from pallas_lite.hardware import Machine
 from pallas_lite.refs import Ref
 from pallas_lite.schedule import OperandInfo
-from pallas_lite.stages import Compiled, Lowered
+from pallas_lite.lowering.stages import Compiled, Lowered
 from pallas_lite.timeline import Span
 from pallas_lite.traced import Traced
 

@@ -85,7 +85,7 @@ class Explorer:
         """Widgets beside Reset."""
         return []
 
-    def arrange(self, w, rows: list, buttons, result: list) -> list:
+    def arrange(self, w: Any, rows: list, buttons: Any, result: list) -> list:
         """How controls, buttons and result (words, picture, details) lie on the page."""
         return [*rows, buttons, *result]
 
@@ -100,7 +100,7 @@ class Explorer:
         return made
 
     @cached_property
-    def ui(self):
+    def ui(self) -> Any:
         """The widget: controls, each with what it does; then headline, picture and details."""
         w = _ipywidgets()
         self._notes = {name: w.HTML() for name in self.controls}
@@ -119,7 +119,7 @@ class Explorer:
         self.redraw()
         return box
 
-    def set(self, **settings) -> None:
+    def set(self, **settings: Any) -> None:
         """Move controls from code: set(depth=3, alpha=2e-6)."""
         self._busy = True  # one redraw for all of them
         try:

@@ -58,7 +58,8 @@ class Compiled:
 def blamed(error: BaseException, kernel) -> str:
     """Where in the kernel's file the operation stands that a compiler refuses, where its error knows: `, at line 7`."""
     kernel = inspect.unwrap(getattr(kernel, "func", kernel))  # a functools.partial has a func
-    file, lines, seen = getattr(getattr(kernel, "__code__", None), "co_filename", None), [], error
+    file, lines = getattr(getattr(kernel, "__code__", None), "co_filename", None), list[int]()
+    seen: BaseException | None = error
     while seen is not None:
         lines += [line for frame, line in traceback.walk_tb(seen.__traceback__) if frame.f_code.co_filename == file]
         seen = seen.__cause__ or seen.__context__

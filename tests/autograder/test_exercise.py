@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import pallas_lite as pl
-from autograder import Trial, check
+from autograder import Trial, check, checking
 from autograder.exercise import EXERCISES, exercise, load
 from autograder.result import Result
 
@@ -149,6 +149,14 @@ def test_a_fault_of_the_check_is_not_the_learners():
         raise RuntimeError("oops")
     result = check("88.1", 3)
     assert result.verdict == "broken" and "not your fault" in result.message
+
+
+def test_a_file_of_checks_that_cannot_be_imported_is_not_the_learners_fault_either(monkeypatch):
+    def broken(_):
+        raise SyntaxError("invalid syntax")
+    monkeypatch.setattr(checking, "_find", broken)
+    result = check("9.9", 3)
+    assert (result.verdict, result.points) == ("broken", 0.0) and "SyntaxError" in result.message
 
 
 def test_exercises_stand_in_course_order():
