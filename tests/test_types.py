@@ -16,9 +16,9 @@ from pallas_lite import tpu as pltpu
 from pallas_lite.call import Call, Calls
 from pallas_lite.explorers.base import Explorer
 from pallas_lite.hardware import Machine
+from pallas_lite.lowering.stages import Compiled, Lowered
 from pallas_lite.refs import Ref
 from pallas_lite.schedule import OperandInfo
-from pallas_lite.lowering.stages import Compiled, Lowered
 from pallas_lite.timeline import Span
 from pallas_lite.traced import Traced
 

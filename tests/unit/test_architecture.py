@@ -31,7 +31,8 @@ PARTS = {
         commands
     """,
 }
-# Who reads how a pipeline is described, checked, timed and run need not read the other folders. Lines of code; 65 are types.
+# Who reads how a pipeline is described, checked, timed and run need not read the other folders. Lines of code, some
+# 65 of them types.
 BUDGETS = {"": 2870, "manual": 685, "lowering": 1390, "pictures": 1850}
 PICTURES = {"show", "display", "perfetto", "plot", "explorers"}
 SCRIPTS = {"autograder.__main__", "autograder", "pallas_lite", "autograder.inside.worker"}  # others import these not
