@@ -203,7 +203,7 @@ def test_the_listing_in_the_docs_is_the_programs():
 
 
 def test_the_summary_names_a_kernels_own_copies():
-    call, operands = CASES["manual.a_pipeline_with_two_slots"].build(pl, pltpu)
+    call, operands = CASES["emitted.a_pipeline_with_two_slots"].build(pl, pltpu)
     summary = call.trace(*operands).lower("tpu").summary()
     assert re.search(r"line +\d+  enqueue_dma  .*copy_\w*start\(.+\)", summary) and "wait_dma" in summary
 
@@ -235,7 +235,7 @@ def test_checks_are_off_only_where_they_are_proven():
         return str(jax.make_jaxpr(call.trace(*operands).lower("tpu").function())(*operands))
     moving = pl.pallas_call(indexed, f32(32, 8), grid=(4,), in_specs=[pl.BlockSpec((16, 8), lambda i: (0, 0))],
                             out_specs=pl.BlockSpec((8, 8), lambda i: (i, 0)))
-    call, operands = CASES["manual.a_pipeline_with_two_slots"].build(pl, pltpu)
+    call, operands = CASES["emitted.a_pipeline_with_two_slots"].build(pl, pltpu)
     assert "disable_bounds_checks=True" in options(add((32, 8), (8, 8)), f32(32, 8), f32(32, 8))
     assert "disable_bounds_checks=False" in options(moving, f32(16, 8))
     assert "disable_bounds_checks=False" in options(call, *operands)

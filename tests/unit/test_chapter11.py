@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.checks.chapter11 import cost
+from autograder.checks.attention import cost
 from autograder.inside.draws.chapter11 import TASKS
 
 SOURCE = Path(__file__).parents[2] / "solutions" / "unit4" / "11_attention.py"
@@ -23,7 +23,7 @@ def test_a_target_is_met_by_few_of_the_blocks_that_fit_and_not_with_two_slots(n,
 
 def test_the_check_models_the_kernel_that_the_page_shows():
     page = SOURCE.read_text(encoding="utf-8")
-    check = (SOURCE.parents[2] / "autograder" / "checks" / "chapter11.py").read_text(encoding="utf-8")
+    check = (SOURCE.parents[2] / "autograder" / "checks" / "attention.py").read_text(encoding="utf-8")
 
     def sums(text):
         body = text[text.index("attention_kernel(q_ref"):]
