@@ -21,6 +21,7 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
+from . import online
 from .gradebook import scripts_on_path
 from .preprocessors import BEGIN, END, HoleError, punch, regions
 
@@ -91,17 +92,23 @@ def build(root: Path, out: Path | None = None, exercises: Mapping[str, Any] | No
             # Once more, now that it is known to be sound, to bring the gradebook up to date.
             generate(root, source, Path(temporary, "again"), units, gradebook=True)
             replace(source, root / ".nbgrader" / "source")
+            before, text = online.readme(root, [chapter.file for chapter in chapters])
+            if text != before:
+                (root / "README.md").write_text(text, encoding="utf-8")
+                say("README.md: the buttons changed")
         return replace(release, root / "notebooks" if out is None else Path(out).resolve(), say)
 
 
 def outdated(root: Path, exercises: Mapping[str, Any] | None = None) -> list[str]:
-    """The files of root/notebooks that a build would change, add or remove."""
+    """The files, relative to root, that a build would change, add or remove."""
     root = Path(root).resolve()
     with tempfile.TemporaryDirectory(prefix="pallas-lite-") as temporary:
         fresh = Path(temporary, "notebooks")
         build(root, fresh, exercises)
-        return sorted(file for file in _notebooks(fresh) | _notebooks(root / "notebooks")
-                      if not _same(fresh / file, root / "notebooks" / file))
+        stale = sorted(f"notebooks/{file}" for file in _notebooks(fresh) | _notebooks(root / "notebooks")
+                       if not _same(fresh / file, root / "notebooks" / file))
+        before, text = online.readme(root, sorted(_notebooks(fresh)))
+        return stale + ["README.md"] * (text != before)
 
 
 def registered() -> Mapping[str, Any]:
@@ -234,6 +241,8 @@ def read_chapter(path: Path, root: Path, exercises: Mapping[str, Any]) -> Chapte
     if problems:
         raise BuildError(*problems)
     _name(cells)
+    cells.insert(0, install := online.install_cell(online.repository(root)))
+    released.insert(0, install.source)
     notebook = nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
     notebook.nbformat_minor = 5
     return Chapter(path, path.parent.name, path.stem, notebook, released, list(answered), answers)

@@ -14,6 +14,7 @@ import nbformat
 
 from .course import Course, Notebook, Test, cell_ids
 from .needed import needed
+from .online import INSTALL
 
 LARGEST = 50 * 2**20  # bytes of a notebook; outputs count
 MOST_PARTS = 2_000_000  # lists and dictionaries in it
@@ -179,7 +180,7 @@ def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]
                 warnings.append(f"exercise {number}: its cell is no code cell any more; it was run as one")
             if versions:
                 steps.append(Step(counted(cell, versions), number))
-        elif cell.cell_type == "code":
+        elif cell.cell_type == "code" and cell.get("id") != INSTALL:
             changed = counted(cell, versions)
             steps.append(Step(cell.source if changed is None else changed, ours=changed is None))
         steps += _cells(extra.get(k, []))

@@ -1,21 +1,24 @@
-"""A wheel, installed away from the repository, is the package, and the grader with its release."""
+"""A wheel, installed away from the repository by a notebook's first cell, is the package, and the grader."""
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from .conftest import require
 
 pytestmark = pytest.mark.classroom
 ROOT = Path(__file__).resolve().parent.parent
+FIRST = ROOT / "notebooks" / "unit1" / "01_memory_hierarchy.ipynb"
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """The interpreter of an environment in which the wheel is installed, over the packages of this one."""
+    """The interpreter of an environment over the packages of this one, in which a notebook's first cell installed the
+    wheel: as on Colab, where beside the notebook there is nothing of the course."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     source.mkdir()
@@ -32,13 +35,21 @@ def python(tmp_path_factory):
                           capture_output=True, text=True).stdout.strip()
     Path(site, "under.pth").write_text("\n".join(p for p in sys.path if Path(p).name == "site-packages"))
     [wheel] = folder.glob("*.whl")
-    subprocess.run([*pip, "--python", python, "install", "--no-deps", "--force-reinstall", wheel], check=True)
+    missing = subprocess.run([python, "-c", "import pallas_lite"], cwd=folder, env=without_us(), capture_output=True)
+    assert b"No module named 'pallas_lite'" in missing.stderr
+    # The packages below hold a pallas-lite too, which pip would take for this one.
+    said = {"PALLAS_COURSE": str(wheel), "PIP_NO_DEPS": "1", "PIP_FORCE_REINSTALL": "1"}
+    install = nbformat.read(FIRST, as_version=4).cells[0].source
+    subprocess.run([python, "-c", install], cwd=folder, env=without_us() | said, check=True)
     return python
 
 
+def without_us():
+    return {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+
+
 def run(python, folder, *command):
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    return subprocess.run([python, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run([python, *command], cwd=folder, env=without_us(), capture_output=True, text=True, timeout=300)
 
 
 def test_both_packages_come_from_the_wheel(python, tmp_path):
@@ -52,10 +63,20 @@ def test_type_checkers_may_read_both(python, tmp_path):
     assert done.stdout == "[True, True]\n", done.stderr
 
 
+def test_the_first_chapter_runs_to_its_end_beside_nothing_else(python, tmp_path):
+    shutil.copy(FIRST, tmp_path / "a.ipynb")
+    done = run(python, tmp_path, "-m", "nbclient", "a.ipynb", "--output", "b.ipynb", "--kernel_name=python3")
+    assert done.returncode == 0, done.stderr
+    cells = [c for c in nbformat.read(tmp_path / "b.ipynb", as_version=4).cells if c.cell_type == "code"]
+    assert all(c.execution_count for c in cells) and not cells[0].outputs
+    wrong = [o for c in cells for o in c.outputs if o.output_type == "error" and o.ename != "NotImplementedError"]
+    assert not wrong
+
+
 def test_it_grades_where_one_is(python, tmp_path):
     require(shutil.which("bwrap"), "bubblewrap")
     (tmp_path / "collected" / "ann").mkdir(parents=True)
-    shutil.copy(ROOT / "notebooks" / "unit1" / "01_memory_hierarchy.ipynb", tmp_path / "collected" / "ann")
+    shutil.copy(FIRST, tmp_path / "collected" / "ann")
     done = run(python, tmp_path, "-m", "autograder", "grade", "collected")
     assert done.returncode == 0, done.stderr
     assert "ann" in (tmp_path / ".nbgrader" / "results" / "results.csv").read_text()

@@ -24,7 +24,7 @@ def run(options, console, errors) -> int:
         if options.check:
             stale = outdated(root)
             for file in stale:
-                print(f"notebooks/{file}: out of date")
+                print(f"{file}: out of date")
             print("Run `make build` and commit the result." if stale else "notebooks/ is up to date.")
             return FAIL if stale else OK
         changed = build(root, options.out, say=lambda line: print(line, flush=True))

@@ -91,12 +91,12 @@ def test_a_removed_chapter_leaves_the_release_and_other_files_stay(course):
 
 
 def test_check_names_what_is_out_of_date_and_changes_nothing(course):
-    assert outdated(course.root, POINTS) == ["unit1/02_overlap.ipynb"]
+    assert outdated(course.root, POINTS) == ["notebooks/unit1/02_overlap.ipynb"]
     assert not course.released.exists()
     course.build()
     assert outdated(course.root, POINTS) == []
     course.edit("# # 2 · Overlap", "# # 2 · Overlapping")
-    assert outdated(course.root, POINTS) == ["unit1/02_overlap.ipynb"]
+    assert outdated(course.root, POINTS) == ["notebooks/unit1/02_overlap.ipynb"]
 
 
 def line_of(text):
