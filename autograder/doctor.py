@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -134,7 +135,7 @@ def _nbgrader() -> Iterator[Finding]:
     release = Path(where.root, where.release_directory)
     if os.environ.get("JUPYTER_CONFIG_PATH") is None:
         yield Finding("nbgrader", NOTE, f"{have}; JUPYTER_CONFIG_PATH is not set, so nbgrader's own commands and "
-                      "Formgrader do not find the course", f"export JUPYTER_CONFIG_PATH={Path(__file__).parent} "
+                      "Formgrader do not find the course", f"export JUPYTER_CONFIG_PATH={shlex.quote(str(Path(__file__).parent))} "
                       "(make lab does that)")
     elif not release.is_dir():
         yield Finding("nbgrader", BAD, f"{have}; its release folder {release} is not there",

@@ -181,9 +181,10 @@ def _why(url: str, error: Exception) -> str:
 
 
 def shown(url: str) -> str:
-    """The address without its password."""
+    """The address without its password. One that has none stays as it is: SQLAlchemy writes 课 as %E8%AF%BE."""
     with contextlib.suppress(sqlalchemy.exc.ArgumentError):
-        return sqlalchemy.make_url(url).render_as_string(hide_password=True)
+        made = sqlalchemy.make_url(url)
+        return url if made.password is None else made.render_as_string(hide_password=True)
     return url
 
 
