@@ -134,9 +134,9 @@ def _nbgrader() -> Iterator[Finding]:
     have = importlib.metadata.version("nbgrader")
     release = Path(where.root, where.release_directory)
     if os.environ.get("JUPYTER_CONFIG_PATH") is None:
+        here = shlex.quote(str(Path(__file__).parent))
         yield Finding("nbgrader", NOTE, f"{have}; JUPYTER_CONFIG_PATH is not set, so nbgrader's own commands and "
-                      "Formgrader do not find the course", f"export JUPYTER_CONFIG_PATH={shlex.quote(str(Path(__file__).parent))} "
-                      "(make lab does that)")
+                      "Formgrader do not find the course", f"export JUPYTER_CONFIG_PATH={here} (make lab does that)")
     elif not release.is_dir():
         yield Finding("nbgrader", BAD, f"{have}; its release folder {release} is not there",
                       "See CourseDirectory in your nbgrader_config.py, or build the course: autograder build")

@@ -65,7 +65,8 @@ def test_type_checkers_may_read_both(python, tmp_path):
 
 def test_the_first_chapter_runs_to_its_end_beside_nothing_else(python, tmp_path):
     shutil.copy(FIRST, tmp_path / "a.ipynb")
-    done = run(python, tmp_path, "-m", "nbclient", "a.ipynb", "--output", "b.ipynb", "--kernel_name=python3")
+    execute = "from nbclient.cli import main; main()"
+    done = run(python, tmp_path, "-c", execute, "a.ipynb", "--output=b.ipynb", "--kernel_name=python3")
     assert done.returncode == 0, done.stderr
     cells = [c for c in nbformat.read(tmp_path / "b.ipynb", as_version=4).cells if c.cell_type == "code"]
     assert all(c.execution_count for c in cells) and not cells[0].outputs

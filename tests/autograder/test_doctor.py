@@ -79,9 +79,11 @@ def test_a_release_that_is_not_what_solutions_say_is_named(tmp_path):
     ("sqlite:////{}/junk.db", doctor.BAD, "not a database"), ("nonsense", doctor.BAD, "no address of a database"),
     ("postgresql+psycopg://u:secret@127.0.0.1:1/x", doctor.BAD, "gradebook")])
 def test_a_gradebook_that_cannot_be_used(tmp_path, url, state, words):
-    (tmp_path / "junk.db").write_bytes(b"junk" * 1000)
-    (found,) = doctor._gradebook(url.format(str(tmp_path).lstrip("/")))
+    (folder := tmp_path / "my course 课程").mkdir()
+    (folder / "junk.db").write_bytes(b"junk" * 1000)
+    (found,) = doctor._gradebook(url := url.format(str(folder).lstrip("/")))
     assert found.state == state and words in found.what and "secret" not in found.what + found.do
+    assert "secret" in url or url in found.what  # a path stays as it is, whatever its letters
 
 
 def test_a_gradebook_that_cannot_be_made(tmp_path, monkeypatch):

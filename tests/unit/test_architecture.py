@@ -23,7 +23,7 @@ PARTS = {
     """,
     "autograder": """
         _cwd nbgrader_config inside inside.wire inside.answers inside.personal inside.recorded inside.say inside.draws
-        exercise result course needed preprocessors sandbox
+        exercise result course needed online preprocessors sandbox
         replay handle progress predict checking
         checks mutants
         transplant submissions remote grade child batch cluster report store
