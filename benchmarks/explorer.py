@@ -28,8 +28,8 @@ MOVES, HANDLE = 21, ".noUi-handle"
 SETUP = '''import sys
 import jax, jax.numpy as jnp
 import pallas_lite as pl
-from benchmarks.explorer import matmul
-f, shape = matmul(512)'''
+from benchmarks.explorer import blocked, matmul
+(f, shape), g = matmul(512), blocked'''
 # What is opened, as the line of a cell; the slider, by its number on the page; and two settings next to each other.
 KINDS = {
     "schedule, 64 steps: α": ("pl.schedule_explorer(64, 2, alpha=2e-6)", 2, "alpha", (2e-6, 2.25e-6)),
@@ -39,6 +39,8 @@ KINDS = {
     "stepper, 6 blocks: the line": ("pl.derivation_stepper(6, 3)", 2, "line", (0, 1)),
     "grid, 64 steps: the step": ("pl.explore(f, shape, shape)", 0, "step", (0, 1)),
     "block tuner, 64 steps: bm": ("pl.block_tuner(1024, 1024, 1024)", 0, "bm", (256, 512)),
+    "tuner of a call, 12 choices: bm": (
+        'pl.explore(g, shape, shape, view="tuner", bm=(64, 128, 256), bk=(64, 128, 256, 512))', 0, "bm", (64, 128)),
     "block tuner, 1,048,576 steps: bm": ("pl.block_tuner(8192, 8192, 8192, bm=64, bn=64, bk=128)", 0, "bm", (64, 128)),
 }
 # Milliseconds from the key to the first frame that has been painted after the picture was replaced.
@@ -56,20 +58,30 @@ new MutationObserver((_, watcher) => {
 }).observe(area, {childList: true, subtree: true});"""
 
 
-def matmul(n: int, block: int = 128):
-    """A call with (n / block)³ steps, and the shape of its operands."""
+def product(n: int, bm: int, bn: int, bk: int):
+    """A call that multiplies two arrays of n × n in such blocks."""
     def kernel(x_ref, w_ref, o_ref):
         o_ref[...] += x_ref[...] @ w_ref[...]
-    shape = jax.ShapeDtypeStruct((n, n), jnp.float32)
-    x, w, o = (pl.BlockSpec((block, block), where) for where in (
-        lambda i, j, k: (i, k), lambda i, j, k: (k, j), lambda i, j, k: (i, j)))
-    return pl.pallas_call(kernel, shape, grid=(n // block,) * 3, in_specs=[x, w], out_specs=o), shape
+    specs = [pl.BlockSpec(block, where) for block, where in (
+        ((bm, bk), lambda i, j, k: (i, k)), ((bk, bn), lambda i, j, k: (k, j)), ((bm, bn), lambda i, j, k: (i, j)))]
+    return pl.pallas_call(kernel, jax.ShapeDtypeStruct((n, n), jnp.float32), grid=(n // bm, n // bn, n // bk),
+                          in_specs=specs[:2], out_specs=specs[2])
+
+
+def matmul(n: int, block: int = 128):
+    """A call with (n / block)³ steps, and the shape of its operands."""
+    return product(n, block, block, block), jax.ShapeDtypeStruct((n, n), jnp.float32)
+
+
+def blocked(x, w, *, bm=128, bn=128, bk=128):
+    """A function whose blocks are to be tuned."""
+    return product(x.shape[0], bm, bn, bk)(x, w)
 
 
 def opened(line: str):
     """The explorer of such a line, as shown."""
     f, shape = matmul(512)
-    made = eval(line, {"pl": pl, "f": f, "shape": shape})
+    made = eval(line, {"pl": pl, "f": f, "g": blocked, "shape": shape})
     made.ui  # noqa: B018  as shown
     return made
 

@@ -4,6 +4,7 @@ The way of a call: resolve the specs (specs.py) into operands; everything after 
 """
 import contextlib
 import contextvars
+import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ Kernel: TypeAlias = Callable[..., None]
 OnHazard: TypeAlias = Literal["warn", "raise", "ignore"]
 Backend: TypeAlias = Literal["simulate", "xla"]
 _observers: contextvars.ContextVar[tuple["Calls", ...]] = contextvars.ContextVar("observers of calls", default=())
+_looking: contextvars.ContextVar[bool] = contextvars.ContextVar("first_call looks for one", default=False)
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class Call:
     def __call__(self, *arrays: Any) -> Any:
         """The values that the hardware would give. Hazards are reported, as `on_hazard` says."""
         arrays = jax.tree.map(self._array, arrays)
+        if _looking.get():
+            raise _Found(self, jax.tree.map(_without_values, arrays))
         scalars, rest = arrays[:self.prefetched], arrays[self.prefetched:]
         if any(isinstance(s, jax.core.Tracer) for s in scalars):
             # Which blocks a step takes is known only when it runs, so there is no schedule to check or to show.
@@ -229,6 +233,38 @@ def observe_calls(run: bool = True) -> Iterator[Calls]:
         yield calls
     finally:
         _observers.reset(token)
+
+
+class _Found(BaseException):
+    """Carries a call and its operands out of the function that makes it. No `except Exception` on the way stops it."""
+
+
+def _without_values(a: Any) -> Any:
+    """A traced array is worth nothing outside of the function: its shape and dtype are."""
+    return jax.ShapeDtypeStruct(a.shape, a.dtype) if isinstance(a, jax.core.Tracer) else a
+
+
+def first_call(f: Callable[..., Any], *operands: Any, **keywords: Any) -> tuple[Call, tuple]:
+    """The first pallas_call that `f(*operands, **keywords)` makes, and its operands. No kernel runs.
+
+    Operands of `f` may be ShapeDtypeStructs: then nothing is computed at all. Raises SpecError where `f` makes none,
+    and what `f` raises.
+    """
+    flat, tree = jax.tree.flatten(operands)
+    shapes = {n: a for n, a in enumerate(flat) if isinstance(a, jax.ShapeDtypeStruct)}
+    f = inspect.unwrap(f)  # jax.jit would keep what it traced, and never ask again
+
+    def run(given: Mapping[int, Any]) -> None:
+        f(*jax.tree.unflatten(tree, [given.get(n, a) for n, a in enumerate(flat)]), **keywords)
+    token = _looking.set(True)
+    try:
+        jax.eval_shape(run, shapes) if shapes else run({})
+    except _Found as found:
+        return found.args
+    finally:
+        _looking.reset(token)
+    raise SpecError(f"{kernel_name(f)} makes no pallas_call of pallas_lite. (One inside a jax.jit that ran before is "
+                    "not made again: give the function without jax.jit.)")
 
 
 def operand_names(kernel, n_scalars: int, n_in: int, n_out: int, n_scratch: int) -> list[str]:

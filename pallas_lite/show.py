@@ -25,12 +25,19 @@ from .errors import HazardWarning, PallasLiteError, PipelineError
 from .hardware import TOY, Machine
 from .memory import InterpretParams
 from .plot import plot_timeline
+from .plot.look import DARK, LIGHT
+from .plot.roofline import COLORS
 from .schedule import Schedule
 from .timeline import Timeline, timeline, unit_of
 from .verify import Hazard, Hazards, verify
 
 MOST_VALUES, MOST_LINES = 8, 24  # of B; of a listing, before its middle is left out
 TEXT = "font:12px/1.3 monospace;white-space:pre;overflow-x:auto;margin:0 0 6px"
+# What a style can change in a drawing of `svg`: letters, lines and paper, not the colours of boxes. Light -> dark.
+INKS = dict(zip(LIGHT[:4], DARK[:4], strict=True)) | {"#000000": DARK.strong} | dict(COLORS.values())
+INK = re.compile(f"(?<=[:( ])({'|'.join(INKS)})\\b", re.IGNORECASE)
+DARK_PAGE = ('[data-jp-theme-light="false"] .pallas-lite-card, .vscode-dark .pallas-lite-card {'
+             + ";".join(f"--pallas-lite-{light[1:].lower()}: {dark}" for light, dark in INKS.items()) + "}")
 SMALL = TEXT.replace("12px", "11px")  # so that a table fits beside the listing
 
 
@@ -207,7 +214,7 @@ def png(figure: Figure) -> str:
 
 
 def svg(ax: Axes, label: str = "timeline of a pipeline") -> str:
-    """The figure of `ax` as SVG text, to put into HTML: on a light card, so that dark themes can read it too.
+    """The figure of `ax` as SVG text, to put into HTML, on a card: in a dark theme with `DARK_PAGE` its ink is light.
 
     It shrinks with its column. `label` says in words what it shows, for screen readers.
     """
@@ -218,6 +225,7 @@ def svg(ax: Axes, label: str = "timeline of a pipeline") -> str:
     text = out.getvalue()
     # matplotlib's style sheet would reach the whole page: it becomes the drawing's own.
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg"):], count=1, flags=re.DOTALL)
-    style = "max-width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt"
+    style = "max-width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt;fill: #000000"
     text = text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label, quote=True)}" style="{style}" ', 1)
-    return f'<div style="background:#fff;border-radius:6px;max-width:100%">{text}</div>'
+    text = INK.sub(lambda colour: f"var(--pallas-lite-{colour[0][1:].lower()}, {colour[0]})", text)
+    return f'<div class="pallas-lite-card" style="border-radius:6px;max-width:100%">{text}</div>'

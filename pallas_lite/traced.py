@@ -134,10 +134,12 @@ class Traced:
 
     def timeline(self, machine: Machine = TOY) -> Timeline:
         """When each engine is busy: modelled from the machine's α, β and F, not measured."""
+        return timeline(self.schedule, self.limited(machine))
+
+    def limited(self, machine: Machine) -> Machine:
+        """The machine with the VMEM that the call asks for: as the TPU compiler takes it, never more than there is."""
         limit = getattr(self.call.compiler_params, "vmem_limit_bytes", None)
-        if limit is not None:  # as the TPU compiler takes it: never more than there is
-            machine = machine.with_(sram_bytes=min(limit, machine.physical_sram_bytes or limit))
-        return timeline(self.schedule, machine)
+        return machine if limit is None else machine.with_(sram_bytes=min(limit, machine.physical_sram_bytes or limit))
 
     def lower(self, platform: str | None = None) -> "Lowered":
         """The call as a program for an accelerator: "tpu", "triton", "mosaic_gpu", or "gpu", which is Triton.

@@ -11,7 +11,6 @@ from pallas_lite.errors import PallasLiteError
 from pallas_lite.hardware import TOY, TPU_V5E
 from pallas_lite.lowering.tiles import check as insist_tiles
 from pallas_lite.lowering.tiles import tiled_bytes
-from pallas_lite.lowering.tpu import parts
 from pallas_lite.schedule import OperandInfo
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
@@ -177,7 +176,7 @@ def in_tiles(answer: Handle, trial: Trial) -> None:
         operands = operands_of(call)
         for operand in operands:
             try:
-                insist_tiles("kernel", operand, parts(operand))
+                insist_tiles("kernel", operand)
             except PallasLiteError as error:
                 raise Wrong("The compiler refuses the blocks.", case=case, got=str(error).partition(": ")[2],
                             nudge=f"Of {n} columns, a copy may take whole multiples of 128 or all {n}; "

@@ -14,16 +14,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..errors import PallasLiteError
+from ..plot.look import LIGHT
 from ..plot.timeline import height
 from ..schedule import Schedule
-from ..show import png, svg
+from ..show import DARK_PAGE, png, svg
 from ..timeline import Timeline, unit_of
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
+STRONG = f"var(--pallas-lite-{LIGHT.strong[1:]}, {LIGHT.strong})"  # ink of the page, light or dark
 # What a mouse finds in a drawing: boxes that stay unseen until it rests on one, or until they are chosen.
-TOUCH = ("<style>.pallas-lite-touch rect {fill: transparent; stroke-width: 3px} .pallas-lite-touch:hover rect, "
-         ".pallas-lite-touch.now rect {stroke: #111}</style>")
+TOUCH = (f"<style>{DARK_PAGE} .pallas-lite-touch rect {{fill: transparent; stroke-width: 3px}} "
+         f".pallas-lite-touch:hover rect, .pallas-lite-touch.now rect {{stroke: {STRONG}}}</style>")
 
 _cells: dict[str, tuple[str, dict, list]] = {}  # cell -> its last run, settings before that run, explorers made in it
 
@@ -36,7 +38,7 @@ class Explorer:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.first = self.settings = settings
-        self._busy, self._image, self._parts = False, None, {}
+        self._busy, self._image, self._parts, self._figures = False, None, {}, {}
         take_over(self, *_cell())
 
     # -- what a subclass gives
@@ -53,11 +55,15 @@ class Explorer:
         """The same for places that show no widgets, drawn whole."""
         raise NotImplementedError
 
-    def part(self, what: str, key: object, draw: Callable[[], Figure],
+    def part(self, what: str, key: object, size: tuple[float, float], draw: Callable[[Figure], Any],
              over: Callable[[Axes], Iterable[str]] = lambda ax: ()) -> tuple[Figure, str]:
-        """A part of the picture, and its SVG with what lies `over` its axes: made anew only for another `key`."""
+        """A part of the picture, and its SVG with what lies `over` its axes: made anew only for another `key`.
+
+        Its figure, `size` inches large, is made once, without pyplot: nothing piles up. `draw` may keep its axes.
+        """
         if what not in self._parts or self._parts[what][0] != key:
-            figure = draw()
+            figure = self._figures.setdefault(what, Figure(figsize=size))
+            draw(figure)
             self._parts[what] = key, figure, laid_over(svg(figure.axes[0], what), [TOUCH, *over(figure.axes[0])])
         return self._parts[what][1:]
 
@@ -96,6 +102,7 @@ class Explorer:
         """The controls by name. Raises PallasLiteError where ipywidgets is missing."""
         made = self.make_controls(_ipywidgets())
         for control in made.values():
+            control.layout.margin = "2px"  # as most have it; a SelectionSlider, alone, has none
             control.observe(self._moved, "value")
         return made
 
@@ -138,7 +145,7 @@ class Explorer:
                 todo += getattr(widget, "children", ())
                 todo += [getattr(widget, part, None) for part in ("style", "layout")]
                 widget.close()
-        self._image, self._parts = None, {}
+        self._image, self._parts, self._figures = None, {}, {}
 
     def _moved(self, _=None):
         if not self._busy:
@@ -195,6 +202,20 @@ class Explorer:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def fresh(figure, place: tuple[float, float, float, float]) -> Axes:
+    """The axes of a figure, empty; new ones at this `place` if it has none. Those it has keep their ticks, which are
+    slow to make."""
+    if not figure.axes:
+        left, low, wide, high = place
+        ax = figure.add_axes(place)
+        ax.xaxis.set_label_coords(0.5, -0.64 * low / high)  # else each redraw measures all ticks to place it
+        ax.yaxis.set_label_coords(-0.75 * left / wide, 0.5)
+    ax = figure.axes[0]
+    for old in (*ax.lines, *ax.patches, *ax.collections, *ax.texts):
+        old.remove()
+    return ax
 
 
 def button(w, text: str, tip: str, act: Callable[[], Any]):

@@ -14,7 +14,7 @@ from ..plot import plot_grid, plot_timeline
 from ..plot.grid import Sheets, Visit, visits_of
 from ..schedule import Schedule
 from ..timeline import Timeline
-from .base import Explorer, button, happens, laid_over, show_time, touch, touch_steps
+from .base import STRONG, Explorer, button, fresh, happens, laid_over, show_time, touch, touch_steps
 
 SHOWN = 3  # operands side by side
 HIGH = 2.85  # inches, of their picture
@@ -115,7 +115,7 @@ class GridExplorer(Explorer):
 
     def _lanes(self, figure, selected: int | None = None) -> Figure:
         """The timeline of the steps around this one."""
-        plot_timeline(self.timeline, figure.add_axes((0.075, 0.23, 0.915, 0.75)), title="", steps=self._page,
+        plot_timeline(self.timeline, fresh(figure, (0.075, 0.23, 0.915, 0.75)), title="", steps=self._page,
                       selected=selected)
         return figure
 
@@ -129,7 +129,7 @@ class GridExplorer(Explorer):
 
     def picture(self) -> str:
         # Boxes laid over drawings that stay: a redraw of all takes a hundred times as long.
-        figure, arrays = self.part("Blocks of each operand", 0, lambda: self._arrays(Figure(figsize=(9, HIGH))),
+        figure, arrays = self.part("Blocks of each operand", 0, (9, HIGH), self._arrays,
                                    lambda ax: self._touch_blocks(ax.figure))
         marks = []
         for ax, sheets in zip(figure.axes, self._sheets, strict=True):
@@ -137,11 +137,11 @@ class GridExplorer(Explorer):
             if lit is not None:
                 left, low = ax.bbox.xmin * 72 / figure.dpi, 72 * HIGH - ax.bbox.ymin * 72 / figure.dpi + 14
                 marks += [touch(ax, sheets.x.show(lit), [sheets.box(lit)], now=True),
-                          f'<text x="{left:.0f}" y="{low:.0f}" style="font: 11px sans-serif" fill="#111111">'
+                          f'<text x="{left:.0f}" y="{low:.0f}" style="font: 11px sans-serif; fill: {STRONG}">'
                           f"{html.escape(self._said(sheets.x))}</text>"]
         t, page = self.timeline, self._page
         last = max(s.end for s in t.spans if s.step in page)
-        figure, lanes = self.part("Timeline", page, lambda: self._lanes(Figure(figsize=(9, 1.85))),
+        figure, lanes = self.part("Timeline", page, (9, 1.85), self._lanes,
                                   lambda ax: touch_steps(ax, t, page, last))
         now = touch_steps(figure.axes[0], t, range(self.step, self.step + 1), last, now=True)
         return laid_over(arrays, marks) + laid_over(lanes, now)

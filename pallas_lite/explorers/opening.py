@@ -1,36 +1,52 @@
 """opening: a call of the learner's own -> an explorer of it. In: a pallas_call and its operands. Out: one of VIEWS."""
+from collections.abc import Callable
 from typing import Any
 
-from ..call import Call
+from ..call import Call, first_call
 from ..errors import SpecError
 from ..hardware import TPU_V5E, Machine
 from ..traced import Traced
-from . import schedule, stepper
+from . import choices, schedule, stepper
 from .base import Explorer
 from .grid import GridExplorer
 
-# Each takes a trace and a machine.
-VIEWS = {"grid": GridExplorer, "schedule": schedule.of_trace, "stepper": stepper.of_trace}
+# Each takes a trace and a machine. A fourth one, the tuner, also takes what it may choose.
+VIEWS: dict[str, Callable[[Traced, Machine], Explorer]] = {
+    "grid": GridExplorer, "schedule": schedule.of_trace, "stepper": stepper.of_trace}
 
 
-def explore(call: Call | Traced, *operands: Any, view: str = "grid", machine: Machine = TPU_V5E) -> Explorer:
+def explore(call: Call | Traced | Callable[..., Any], *operands: Any, view: str = "grid", machine: Machine = TPU_V5E,
+            **settings: Any) -> Explorer:
     """Opens an explorer on a `pallas_call(...)` with these operands (arrays or ShapeDtypeStructs).
 
     `view`: "grid" walks through the steps, with each operand's blocks and the step's copies; "schedule" has depth, α, β
-    and F under sliders; "stepper" moves the starts and waits of a short call. Nothing is computed: the call is traced.
-    Also takes a trace, as `explore(f.trace(x, y))`. Raises SpecError for what is neither, for another view, for a call
-    that is too long to be stepped through, and what `trace` raises.
+    and F under sliders; "stepper" moves the starts and waits of a short call; "tuner" has what each choice costs. No
+    kernel runs: the call is traced.
+
+    `call` may be a function that makes a `pallas_call` and calls it, `def matmul(x, y, *, bm=128, bk=128): …`; its
+    `settings` are keywords. The tuner takes several values of each, and shows modelled time, SRAM, the best legal one:
+    `explore(matmul, x, y, view="tuner", bm=(64, 128, 256), bk=(64, 128))`; without any it takes halves and doubles of
+    the defaults. Of a finished call it chooses the depths and the order of the grid.
+
+    Also takes a trace, as `explore(f.trace(x, y))`. Raises SpecError for what is none of these, for another view, for a
+    call that is too long to be stepped through, and what `trace` raises.
     """
-    if view not in VIEWS:
-        raise SpecError(f"explore(view={view!r}): give one of {', '.join(VIEWS)}.")
-    if isinstance(call, Traced) and not operands:
-        trace = call
-    elif isinstance(call, Call):
-        trace = call.trace(*operands)
+    if view not in (*VIEWS, "tuner"):
+        raise SpecError(f"explore(view={view!r}): give one of {', '.join(VIEWS)}, tuner.")
+    if isinstance(call, Call | Traced):
+        if settings and view != "tuner":
+            raise SpecError(f"explore({', '.join(settings)}=…): a finished call has no settings. Give a function that "
+                            "makes it, with these as keywords.")
+        trace = call if isinstance(call, Traced) else call.trace(*operands)
+    elif not callable(call):
+        raise SpecError("explore takes a pallas_call(…) and its operands, a trace, or a function that makes the call: "
+                        f"explore(f, x, y), or explore(f.trace(x, y)). This is of type {type(call).__name__}.")
+    elif view == "tuner":
+        return choices.of_function(call, operands, settings, machine)
     else:
-        raise SpecError("explore takes a pallas_call(…) and its operands, or a trace: explore(f, x, y), or "
-                        "explore(f.trace(x, y)).")
+        made, arrays = first_call(call, *operands, **settings)
+        trace = made.trace(*arrays)
     if not trace.steps or not trace.operands:
         raise SpecError("explore: this call has no steps, or no operand that is copied block by block. To see a "
                         "kernel's own copies, print f.trace(…).schedule.")
-    return VIEWS[view](trace, machine)
+    return choices.of_trace(trace, settings, machine) if view == "tuner" else VIEWS[view](trace, machine)

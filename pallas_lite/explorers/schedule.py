@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..engines.record import record
@@ -17,10 +16,11 @@ from ..plot import plot_timeline
 from ..schedule import Schedule
 from ..specs import Operand
 from ..timeline import Timeline, timeline
-from .base import Explorer, happens, laid_over, show_number, show_time, touch_steps
+from .base import Explorer, fresh, happens, laid_over, show_number, show_time, touch_steps
 
 FACTORS = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 1, 1.5, 2, 3, 4, 8)  # β and F move in these, from the machine's own
 MOST_STEPS, MOST_SLOTS = 10_000, 8
+SIZE = 9, 2.05  # inches
 DRAWN = 64  # steps on show at once: of a longer pipeline, those around the chosen one
 
 
@@ -81,7 +81,7 @@ class ScheduleExplorer(Explorer):
     def __init__(self, program: Callable[[int | None, int], Schedule], numbers: dict[str, int], machine: Machine,
                  step_seconds: float, asked: tuple):
         self.program, self.machine, self.step_seconds, self.asked = program, machine, step_seconds, asked
-        self._limit, self._axes, self._known = None, None, (None, None)
+        self._limit, self._known = None, (None, None)
         super().__init__({**numbers, "alpha": machine.alpha, "beta": machine.beta, "flops": machine.flops, "step": 0})
 
     @property
@@ -129,29 +129,21 @@ class ScheduleExplorer(Explorer):
         first = self.step // DRAWN * DRAWN
         return range(first, min(first + DRAWN, self.schedule.steps))
 
-    def _draw(self, ax: Axes, limit: float | None = None, selected: int | None = None) -> Figure:
+    def _draw(self, figure: Figure, limit: float | None = None, selected: int | None = None) -> Figure:
         part = {"limit": limit} if len(self._page) == self.schedule.steps else {"steps": self._page}
+        ax = fresh(figure, (0.075, 0.205, 0.915, 0.77))
         return plot_timeline(self.timeline, ax, title="", selected=selected, **part).figure
-
-    def _redraw(self, limit: float) -> Figure:
-        if self._axes is None:  # one figure for good, without pyplot: nothing piles up, and its ticks are made once
-            self._axes = _axes()
-            self._axes.xaxis.set_label_coords(0.5, -0.17)  # else each redraw measures all ticks to place it
-            self._axes.yaxis.set_label_coords(0, 0)
-        for old in (*self._axes.patches, *self._axes.collections, *self._axes.texts):
-            old.remove()
-        return self._draw(self._axes, limit)
 
     def picture(self) -> str:
         """The timeline as SVG on a white card, its time axis at least as long as the one that is kept."""
         t, page, limit = self.timeline, self._page, max(self._limit or 0.0, self.timeline.total)
         last = limit if len(page) == t.schedule.steps else max(s.end for s in t.spans if s.step in page)
-        figure, drawing = self.part(self.what, (self._known[0], page, limit), lambda: self._redraw(limit),
-                                    lambda ax: touch_steps(ax, t, page, last))
+        figure, drawing = self.part(self.what, (self._known[0], page, limit), SIZE, lambda figure: self._draw(
+            figure, limit), lambda ax: touch_steps(ax, t, page, last))
         return laid_over(drawing, touch_steps(figure.axes[0], t, range(self.step, self.step + 1), last, now=True))
 
     def figure(self) -> Figure:
-        return self._draw(_axes(), selected=int(self.schedule.runs[self.step]))
+        return self._draw(Figure(figsize=SIZE), selected=int(self.schedule.runs[self.step]))
 
     # -- controls
 
@@ -199,12 +191,8 @@ class ScheduleExplorer(Explorer):
 
     def close(self) -> None:
         super().close()
-        self._axes = self._limit = None
+        self._limit = None
 
     def _held(self, change):
         self._limit = self.timeline.total if change["new"] else None
         self.redraw()
-
-
-def _axes() -> Axes:
-    return Figure(figsize=(9, 2.05)).add_axes((0.075, 0.205, 0.915, 0.77))

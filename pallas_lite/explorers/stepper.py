@@ -22,10 +22,11 @@ from ..schedule import IN_START, OUT_START, OUT_WAIT, RUN, Schedule
 from ..show import TEXT, outcome, row
 from ..timeline import CORE, Timeline, timeline, unit_of
 from ..verify import Hazard, verify
-from .base import Explorer, button, laid_over, show_time, touch
+from .base import Explorer, button, fresh, laid_over, show_time, touch
 from .schedule import at_depth, most_slots
 
 MOST_STEPS, MOST_SLOTS, MOST_LINES = 6, 4, 40
+SIZE = 6.4, 2.3  # inches, of the picture
 EARLIER, LATER = -1, 1
 Order = tuple[tuple[str, str, int], ...]  # the program, line by line: (verb, operand, how many of these came before)
 
@@ -251,8 +252,8 @@ class DerivationStepper(Explorer):
         """The end of the time axis: to the scale of the beginning, time saved is seen as room on the right."""
         return max(self.timeline.total, self.began)
 
-    def _draw(self, selected: int | None = None) -> Figure:
-        ax = Figure(figsize=(6.4, 2.3)).add_axes((0.115, 0.19, 0.87, 0.79))
+    def _draw(self, figure: Figure, selected: int | None = None) -> Figure:
+        ax = fresh(figure, (0.115, 0.19, 0.87, 0.79))
         return plot_timeline(self.timeline, ax, hazards=self.hazards[:1], title="", selected=selected,
                              limit=self._limit).figure
 
@@ -268,12 +269,12 @@ class DerivationStepper(Explorer):
         return found
 
     def picture(self) -> str:
-        figure, drawing = self.part(self.what, (self.order, self.settings["depth"]), self._draw,
+        figure, drawing = self.part(self.what, (self.order, self.settings["depth"]), SIZE, self._draw,
                                     lambda ax: self._touch(ax, range(len(self.order))))
         return laid_over(drawing, self._touch(figure.axes[0], [self.line], now=True))
 
     def figure(self) -> Figure:
-        return self._draw(self.line)
+        return self._draw(Figure(figsize=SIZE), self.line)
 
     def beside(self) -> str:
         return f'<pre style="{TEXT}">{html.escape(chr(10).join(self.lines()))}</pre>'

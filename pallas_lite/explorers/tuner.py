@@ -19,7 +19,7 @@ from ..plot import PALETTE, plot_roofline, plot_timeline
 from ..schedule import Schedule
 from ..specs import Operand
 from ..timeline import Timeline, timeline
-from .base import Explorer, laid_over, show_number, show_time, touch_steps
+from .base import STRONG, Explorer, fresh, laid_over, show_number, show_time, touch_steps
 
 MACHINES = {m.name: m for m in (hardware.TPU_V5E, hardware.TPU_V5P, hardware.TPU_V6E, hardware.A100, hardware.H100,
                                 hardware.H200)}
@@ -42,7 +42,34 @@ def block_tuner(m: int = 2048, n: int = 2048, k: int = 2048, *, bm: int = 256, b
     return BlockTuner((m, n, k), (bm, bn, bk), depth, machine, dtype)
 
 
-class BlockTuner(Explorer):
+class Tuner(Explorer):
+    """What tuners share: a machine to choose, and the first steps of what was chosen. `_first` is their timeline."""
+
+    def __init__(self, settings: dict, machine: Machine):
+        self.machines = {machine.name: machine} | MACHINES
+        super().__init__({**settings, "machine": machine.name})
+
+    @property
+    def machine(self) -> Machine:
+        return self.machines[self.settings["machine"]]
+
+    def _lanes(self, figure) -> Figure:
+        """The first steps."""
+        plot_timeline(self._first, fresh(figure, (0.09, 0.27, 0.89, 0.68)), title="", steps=range(DRAWN))
+        return figure
+
+    def lanes(self) -> str:
+        """Their timeline as a part of the picture."""
+        return self.part("Timeline", self.settings, (9, 1.8), self._lanes,
+                         lambda ax: touch_steps(ax, self._first, range(DRAWN)))[1]
+
+    def machine_slider(self, w, look: dict):
+        """A slider, too: JupyterLab keeps from a list the keys that would move it."""
+        return w.SelectionSlider(options=list(self.machines), value=self.settings["machine"], description="machine",
+                                 **look)
+
+
+class BlockTuner(Tuner):
     """What `block_tuner` returns. `settings` has bm, bn, bk, depth and the machine's name."""
 
     what = "Roofline and timeline of a matrix product."
@@ -59,9 +86,7 @@ class BlockTuner(Explorer):
                                 f"{', '.join(map(str, self.choices(name)))}.")
         if depth not in range(1, MOST_SLOTS + 1):
             raise SpecError(f"block_tuner(depth={depth!r}): give a whole number from 1 to {MOST_SLOTS}.")
-        self.machines = {machine.name: machine} | MACHINES
-        bm, bn, bk = blocks
-        super().__init__({"bm": bm, "bn": bn, "bk": bk, "depth": int(depth), "machine": machine.name})
+        super().__init__(dict(zip(("bm", "bn", "bk"), blocks, strict=True)) | {"depth": int(depth)}, machine)
 
     @property
     def asked(self) -> tuple:
@@ -73,10 +98,6 @@ class BlockTuner(Explorer):
         return [b for b in (32 * 2**i for i in range(20)) if b <= size and size % b == 0]
 
     # -- what the blocks make
-
-    @property
-    def machine(self) -> Machine:
-        return self.machines[self.settings["machine"]]
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -120,8 +141,8 @@ class BlockTuner(Explorer):
             if i * j * t <= PLAYED:
                 grids = [(1.0, self.grid)]
             else:
-                rows = _shorter(outer, PLAYED // inner, depth)
-                steps = _shorter(inner, PLAYED // rows[-1][1], depth)
+                rows = shorter(outer, PLAYED // inner, depth)
+                steps = shorter(inner, PLAYED // rows[-1][1], depth)
                 grids = [(p * q, (a, 1, b) if t > 1 else (a, b, 1)) for p, a in rows for q, b in steps]
             self._known = self.settings, [(weight, timeline(self._schedule(grid, math.prod(grid)), self.machine))
                                           for weight, grid in grids]
@@ -129,7 +150,7 @@ class BlockTuner(Explorer):
 
     def count(self, of: Callable[[Timeline], float]) -> float:
         """A quantity that grows with the steps, such as seconds or bytes, for all of them."""
-        return sum(weight * of(t) for weight, t in self._plays)
+        return counted(self._plays, of)
 
     @property
     def total(self) -> float:
@@ -196,16 +217,11 @@ class BlockTuner(Explorer):
 
     def _roofs(self, figure) -> Figure:
         """The machine's roofs."""
-        roofs = plot_roofline(self.machine, {}, figure.add_axes((0.09, 0.19, 0.89, 0.76)), title="")
+        roofs = plot_roofline(self.machine, {}, fresh(figure, (0.09, 0.19, 0.89, 0.76)), title="")
         lowest = roofs.get_ylim()[0] / 30  # room for blocks that do badly
         roofs.set_ylim(lowest)
         for drops in roofs.collections:  # from each corner down to the axis
             drops.set_segments([[(x, lowest), top] for (x, _), top in drops.get_segments()])
-        return figure
-
-    def _lanes(self, figure) -> Figure:
-        """The first steps."""
-        plot_timeline(self._first, figure.add_axes((0.09, 0.27, 0.89, 0.68)), title="", steps=range(DRAWN))
         return figure
 
     @property
@@ -216,15 +232,13 @@ class BlockTuner(Explorer):
 
     def picture(self) -> str:
         now, s = self._dot(), self.settings
-        figure, roofs = self.part("Roofline", s["machine"], lambda: self._roofs(Figure(figsize=(9, 2.5))))
-        lanes = self.part("Timeline", s, lambda: self._lanes(Figure(figsize=(9, 1.8))),
-                          lambda ax: touch_steps(ax, self._first, range(DRAWN)))[1]
+        figure, roofs = self.part("Roofline", s["machine"], (9, 2.5), self._roofs)
         here = ", ".join(f"{name} {s[name]}" for name in ("bm", "bn", "bk", "depth"))
         self._trail = [(dot, words) for dot, words in self._trail if dot != now][-4:]
-        marks = [_circle(figure, dot, f"before: {words}", "none", "#666666") for dot, words in self._trail]
-        marks.append(_circle(figure, now, f"now: {here}", BLUE, "#111111"))
+        marks = [_circle(figure, dot, f"before: {words}", "none", "#8a8a8a") for dot, words in self._trail]
+        marks.append(_circle(figure, now, f"now: {here}", BLUE, STRONG))
         self._trail.append((now, here))
-        return laid_over(roofs, marks) + lanes
+        return laid_over(roofs, marks) + self.lanes()
 
     def figure(self) -> Figure:
         figure = Figure(figsize=(9, 4.3))
@@ -240,16 +254,19 @@ class BlockTuner(Explorer):
         made = {f"b{axis}": w.SelectionSlider(options=self.choices(axis), value=self.settings[f"b{axis}"],
                                               description=f"b{axis}", **look) for axis in "mnk"}
         made["depth"] = w.IntSlider(self.settings["depth"], 1, MOST_SLOTS, description="depth", **look)
-        # A slider, too: JupyterLab keeps from a list the keys that would move it.
-        made["machine"] = w.SelectionSlider(options=list(self.machines), value=self.settings["machine"],
-                                            description="machine", **look)
+        made["machine"] = self.machine_slider(w, look)
         return made
 
 
-def _shorter(count: int, most: int, depth: int) -> list[tuple[float, int]]:
+def counted(plays: list[tuple[float, Timeline]], of: Callable[[Timeline], float]) -> float:
+    """A quantity that grows with the steps, for all of those that these weighted timelines stand for."""
+    return sum(weight * of(t) for weight, t in plays)
+
+
+def shorter(count: int, most: int, depth: int) -> list[tuple[float, int]]:
     """Two counts up to about `most`, and weights that carry what grows evenly from them to `count`.
 
-    They differ by whole rounds of the slots.  >>> _shorter(100, 10, 2)
+    They differ by whole rounds of the slots.  >>> shorter(100, 10, 2)
     [(-22.5, 6), (23.5, 10)]
     """
     if count <= (most := max(most, 8)):
@@ -263,5 +280,5 @@ def _shorter(count: int, most: int, depth: int) -> list[tuple[float, int]]:
 def _circle(figure: Figure, dot: tuple[float, float], words: str, fill: str, line: str) -> str:
     """A dot of the roofline, laid over the drawing."""
     x, y = figure.axes[0].transData.transform(dot) * 72 / figure.dpi
-    return (f'<circle cx="{x:.1f}" cy="{figure.get_figheight() * 72 - y:.1f}" r="6" fill="{fill}" stroke="{line}" '
-            f'stroke-width="1.5"><title>{words}</title></circle>')
+    return (f'<circle cx="{x:.1f}" cy="{figure.get_figheight() * 72 - y:.1f}" r="6" fill="{fill}" '
+            f'style="stroke: {line}; stroke-width: 1.5"><title>{words}</title></circle>')

@@ -95,7 +95,7 @@ class TpuLowered(Lowered):
         if target not in CHIPS:
             raise unknown(name, "a TPU called", target, CHIPS)
         for x in self.traced.operands:
-            check(name, x, tpu.parts(x))
+            check(name, x)
         windows = self.windows()
         chosen = getattr(self.traced.call.compiler_params, "vmem_limit_bytes", None)
         limit = min(chosen or CHIPS[target].machine.sram_bytes, CHIPS[target].machine.physical_sram_bytes)

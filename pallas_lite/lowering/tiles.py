@@ -87,8 +87,20 @@ def _up(n: int, tile: int) -> int:
     return -(-n // tile) * tile
 
 
-def check(name: str, x, parts) -> None:
-    """Raises PallasLiteError where a copy of an operand would cut a tile of its array. `parts`: tpu.py."""
+def parts(x) -> list[dict]:
+    """In each dimension, the parts of a slot that copies fill: (start, size) -> the block indices that fill it.
+
+    There is more than one where blocks reach past the array's edge.
+    """
+    found = [{} for _ in x.block_shape]
+    for block in set(x.blocks):
+        for choices, b, part in zip(found, block, x.window(block)[1], strict=True):
+            choices.setdefault((part.start, part.stop - part.start), set()).add(b)
+    return found
+
+
+def check(name: str, x) -> None:
+    """Raises PallasLiteError where a copy of an operand would cut a tile of its array."""
     if x.steers or x.stays_in_hbm or not x.shape:
         return
     packed = 4 // width(x.dtype) or 1
@@ -103,11 +115,11 @@ def check(name: str, x, parts) -> None:
     rows = x.shape[-2] if len(x.shape) > 1 else 1
     # Arrays in HBM of 8-bit elements have tiles of 32 rows, where these divide the array.
     tile = 32 if packed == 4 and rows % 32 == 0 else tile_rows(rows, x.dtype)
-    starts = x.starts or [(n, 0) for n in x.block_shape]
+    filled, starts = parts(x), x.starts or [(n, 0) for n in x.block_shape]
     for d, n in list(enumerate(x.shape))[-2:]:
         a, c = starts[d]
         indices = {block[d] for block in x.blocks}
-        for low, size in parts[d]:
+        for low, size in filled[d]:
             at = c + low  # and what the compiler knows of the rest: a multiple of `a`
             step = math.gcd(at, a) if len(indices) > 1 else at + a * min(indices)
             last = d == len(x.shape) - 1

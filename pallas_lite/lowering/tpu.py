@@ -23,7 +23,7 @@ from ..errors import NotSupportedError
 from ..manual.copies import play
 from ..pipeline import pipeline
 from ..refs import Ref
-from .tiles import Held, slots
+from .tiles import Held, parts, slots
 
 
 @dataclass(frozen=True)
@@ -218,18 +218,6 @@ def entry(where, verb, x, part) -> str:
     lows, sizes = zip(*part, strict=True) if part else ((), ())
     edge = "" if sizes == x.block_shape else f", {'x'.join(map(str, sizes))} of it"
     return f"{where}: {verb}({x.name}){edge}" + f" from {'x'.join(map(str, lows))}" * any(lows)
-
-
-def parts(x) -> list[dict]:
-    """In each dimension, the parts of a slot that copies fill: (start, size) -> the block indices that fill it.
-
-    There is more than one where blocks reach past the array's edge.
-    """
-    found = [{} for _ in x.block_shape]
-    for block in set(x.blocks):
-        for choices, b, part in zip(found, block, x.window(block)[1], strict=True):
-            choices.setdefault((part.start, part.stop - part.start), set()).add(b)
-    return found
 
 
 def _kinds(block, parts):

@@ -1,4 +1,5 @@
 """plot: pictures, one file each. Every function takes data and an `ax`, draws what they say, and returns the `ax`."""
+from .choices import plot_choices as plot_choices
 from .grid import plot_grid as plot_grid
 from .look import PALETTE as PALETTE
 from .roofline import plot_roofline as plot_roofline

@@ -29,13 +29,14 @@ class Ink(NamedTuple):
     dark: bool = False
 
 
+LIGHT, DARK = Ink("#222222", "#6a6a6a", "#ffffff"), Ink("#eeeeee", "#a8a8a8", "#111111", "#FF7A70", True)
+
+
 def ink_of(ax: Axes) -> Ink:
     """Dark ink on a light page, light ink on a dark one: as the style of `ax` has it."""
     colours = [to_rgba(c.get_facecolor()) for c in (ax, ax.figure)]
     red, green, blue, _ = next((c for c in colours if c[3]), (1, 1, 1, 1))
-    if 0.3 * red + 0.6 * green + 0.1 * blue > 0.5:
-        return Ink("#222222", "#6a6a6a", "#ffffff")
-    return Ink("#eeeeee", "#a8a8a8", "#111111", "#FF7A70", True)
+    return LIGHT if 0.3 * red + 0.6 * green + 0.1 * blue > 0.5 else DARK
 
 
 def box(x: float, width: float, y: float, half: float) -> list[tuple[float, float]]:

@@ -13,7 +13,7 @@ from .lab import Notebook, browser, server, write_notebook  # noqa: E402
 
 pytestmark = pytest.mark.browser
 
-SETUP = """import jax.numpy as jnp
+SETUP = """import jax, jax.numpy as jnp
 import pallas_lite as pl
 def add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] = x_ref[...] + y_ref[...]
@@ -22,13 +22,26 @@ spec = pl.BlockSpec((128, 128), lambda i, j: (i, j))
 row = pl.BlockSpec((128, 128), lambda i, j: (0, j))
 add = pl.pallas_call(add_kernel, x, grid=(4, 4), in_specs=[spec, row], out_specs=spec)
 few = pl.pallas_call(add_kernel, x[:, :128], grid=(4,), in_specs=[pl.BlockSpec((128, 128), lambda i: (i, 0))] * 2,
-                     out_specs=pl.BlockSpec((128, 128), lambda i: (i, 0)))"""
+                     out_specs=pl.BlockSpec((128, 128), lambda i: (i, 0)))
+def product_kernel(x_ref, y_ref, o_ref):
+    @pl.when(pl.program_id(1) == 0)
+    def _():
+        o_ref[...] = jnp.zeros_like(o_ref)
+    o_ref[...] += x_ref[...] @ y_ref[...]
+def product(x, y, *, bm=128, bk=128):
+    (m, k), n = x.shape, y.shape[1]
+    return pl.pallas_call(product_kernel, jax.ShapeDtypeStruct((m, n), x.dtype), grid=(m // bm, k // bk),
+                          in_specs=[pl.BlockSpec((bm, bk), lambda i, t: (i, t)),
+                                    pl.BlockSpec((bk, n), lambda i, t: (t, 0))],
+                          out_specs=pl.BlockSpec((bm, n), lambda i, t: (i, 0)))(x, y)"""
 CELLS = {
     "schedule": "pl.schedule_explorer(steps=16, depth=2, alpha=3e-6)",
     "stepper": "pl.derivation_stepper(4)",
     "grid": "pl.explore(add, x, y)",
     "tuner": "pl.block_tuner(1024, 1024, 1024)",
     "schedule-of-a-call": 'pl.explore(add, x, y, view="schedule")',
+    "tuner-of-a-call": 'pl.explore(product, x, y, view="tuner", bm=(64, 128, 256), bk=(128, 256, 512))',
+    "tuner-of-a-finished-call": 'pl.explore(few, x[:, :128], y[:, :128], view="tuner")',
     "stepper-of-a-call": 'pl.explore(few, x[:, :128], y[:, :128], view="stepper")',
 }
 MOVES = ["Reset", "▲ earlier", "▼ later", "▲▲ earliest", "▼▼ latest", "↶ undo", "a better move"]
@@ -39,9 +52,11 @@ CONTROLS = {
     "grid": ["slider", "Reset", "◀ back", "next ▶", "next copy ▶▶"],
     "tuner": ["slider"] * 5 + ["Reset"],
     "schedule-of-a-call": ["slider"] * 5 + ["Reset", "check"],
+    "tuner-of-a-call": ["slider"] * 3 + ["Reset", "go to the best ▶"],
+    "tuner-of-a-finished-call": ["slider"] * 4 + ["Reset", "go to the best ▶"],
     "stepper-of-a-call": ["slider"] * 2 + ["list", *MOVES],
 }
-STILL = {"◀ back", "check"}  # may change nothing: at the first step, at the same scale
+STILL = {"◀ back", "check", "go to the best ▶"}  # may change nothing: at the first step, at the same scale, there
 FOCUSED = """const at = document.activeElement, cell = arguments[0];
 if (!cell.contains(at)) return null;
 if (at.classList.contains('noUi-handle')) return 'slider';
@@ -136,12 +151,14 @@ def rerun(page):
 
 
 def dark(page):
-    """In the dark theme the pictures keep their light card, and words take the theme's colour."""
+    """In the dark theme the pictures have light ink on the page's own colour, and words take the theme's colour."""
     page.theme("JupyterLab Dark")
     for name, text in CELLS.items():
         cell = shown(page, text)
-        card = cell.find_element(By.CSS_SELECTOR, ".jupyter-widgets svg[role=img]").find_element(By.XPATH, "./..")
-        assert card.value_of_css_property("background-color") == "rgba(255, 255, 255, 1)"
+        paper, *_ = cell.find_elements(By.CSS_SELECTOR, ".jupyter-widgets svg[role=img] path")
+        assert paper.value_of_css_property("fill") == "rgb(17, 17, 17)"
+        axis = cell.find_element(By.XPATH, ".//*[name()='svg']//*[name()='text'][contains(., 'modelled time')]")
+        assert axis.value_of_css_property("fill") == "rgb(238, 238, 238)"
         said = cell.find_element(By.CSS_SELECTOR, "[role=status]").value_of_css_property("color")
         assert min(int(x) for x in said.strip("rgba()").split(",")[:3]) > 180, said
         page.shot(f"{name}-dark")

@@ -17,9 +17,10 @@ PARTS = {
         lowering.tiles lowering.tpu lowering.gpu lowering.triton lowering.replay lowering.mosaic_gpu
         lowering.stages lowering.libtpu lowering.mosaic lowering.cuda lowering.platforms
         clock causes perfetto timeline
-        plot.look plot.timeline plot.roofline plot.grid plot.slots plot.sweep plot
+        plot.look plot.timeline plot.roofline plot.grid plot.slots plot.sweep plot.choices plot
         traced call show display tpu
-        explorers.base explorers.schedule explorers.grid explorers.stepper explorers.tuner explorers.opening explorers
+        explorers.base explorers.schedule explorers.grid explorers.stepper explorers.tuner explorers.choices
+        explorers.opening explorers
     """,
     "autograder": """
         _cwd nbgrader_config inside inside.wire inside.answers inside.personal inside.recorded inside.say inside.draws
@@ -33,7 +34,7 @@ PARTS = {
 }
 # Who reads how a pipeline is described, checked, timed and run need not read the other folders. Lines of code, some
 # 65 of them types.
-BUDGETS = {"": 2870, "manual": 685, "lowering": 1390, "pictures": 1850}
+BUDGETS = {"": 2890, "manual": 685, "lowering": 1390, "pictures": 2235}
 PICTURES = {"show", "display", "perfetto", "plot", "explorers"}
 SCRIPTS = {"autograder.__main__", "autograder", "pallas_lite", "autograder.inside.worker"}  # others import these not
 

@@ -59,7 +59,7 @@ def test_of_a_long_pipeline_64_steps_are_drawn():
     long.close()
 
 
-def test_ten_explorers_open_and_moved_do_not_leak():
+def test_twelve_explorers_open_and_moved_do_not_leak():
     def kept():
         gc.collect()
         return sum(isinstance(x, Figure) for x in gc.get_objects()), len(widget._instances)
@@ -70,19 +70,20 @@ def test_ten_explorers_open_and_moved_do_not_leak():
     before = kept()
     kinds = ((pl.schedule_explorer, {"depth": 3}), (pl.derivation_stepper, {"line": 7}),
              (lambda: pl.block_tuner(256, 256, 256), {"bm": 64}), (lambda: pl.explore(call, shape), {"step": 5}),
-             (lambda: pl.explore(call, shape, view="schedule"), {"alpha": 2e-6}))
-    ten = [(make(), move) for make, move in kinds for _ in range(2)]
+             (lambda: pl.explore(call, shape, view="schedule"), {"alpha": 2e-6}),
+             (lambda: pl.explore(call, shape, view="tuner"), {"depth_x": 1}))
+    twelve = [(make(), move) for make, move in kinds for _ in range(2)]
     seen = []
     for _ in range(2):
-        for explorer, move in ten:
+        for explorer, move in twelve:
             assert explorer.ui
             explorer.set(**move)
             explorer.set(**explorer.first)
         seen.append(kept())
     assert seen[0] == seen[1]
-    for explorer, _ in ten:
+    for explorer, _ in twelve:
         explorer.close()
-    del ten, explorer
+    del twelve, explorer
     assert kept() == before
 
 
@@ -105,7 +106,7 @@ def test_a_held_time_axis_keeps_its_end(explorer):
     for hold in (False, True):
         explorer._hold.value = hold
         explorer.controls["depth"].value = 1 if not hold else 2
-        ends.append(explorer._axes.get_xlim()[1])
+        ends.append(next(iter(explorer._figures.values())).axes[0].get_xlim()[1])
     assert ends[0] == ends[1] > 24
 
 

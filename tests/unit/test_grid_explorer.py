@@ -168,11 +168,22 @@ def test_a_view_that_there_is_not_is_refused():
         pl.explore(call, shape, shape, view="3d")
 
 
-@pytest.mark.parametrize("wrong", [lambda: pl.explore(3), lambda: pl.explore(lambda x: x, jnp.ones(3)),
-                                   lambda: pl.explore(matmul()[0].trace)])
-def test_what_is_no_call_is_refused(wrong):
-    with pytest.raises(pl.SpecError, match="explore takes a pallas_call"):
+@pytest.mark.parametrize("wrong, words", [
+    (lambda: pl.explore(3), "explore takes a pallas_call.*of type int"),
+    (lambda: pl.explore(lambda x: x, jnp.ones(3)), "<lambda> makes no pallas_call of pallas_lite"),
+    (lambda: pl.explore(*matmul(), bm=3), r"explore\(bm=…\): a finished call has no settings")])
+def test_what_is_no_call_is_refused(wrong, words):
+    with pytest.raises(pl.SpecError, match=words):
         wrong()
+
+
+def test_a_function_that_makes_a_call_opens_as_the_call_does():
+    def product(x, w, *, block=64):
+        return matmul(256, block)[0](x, w)
+    shape = jax.ShapeDtypeStruct((256, 256), jnp.float32)
+    for f in (product, jax.jit(product, static_argnames="block")):
+        opened = pl.explore(f, shape, shape, block=128)
+        assert (opened.trace.call.grid, opened.trace.operands[0].block_shape) == ((2, 2, 2), (128, 128))
 
 
 def test_a_call_without_blocks_is_refused_with_what_to_do_instead():

@@ -1,4 +1,6 @@
 """Each kind of picture, of the course's own kernels, beside the picture that somebody has looked at (tests/golden/)."""
+import math
+
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -9,6 +11,7 @@ from PIL import Image, ImageDraw
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
 from pallas_lite.hardware import TOY, TPU_V5E
+from pallas_lite.plot.choices import Choice, plot_choices
 from tests.conftest import ALIKE, unlike
 from tests.unit import loops
 
@@ -84,8 +87,15 @@ PICTURES = {
     "grid_sheets": lambda: pl.plot_grid(reduction(), "x"),
     "roofline": lambda: pl.plot_roofline(TPU_V5E, {"add": add(512).timeline(TPU_V5E), "matmul": matmul().schedule}),
     "sweep": lambda: pl.plot_sweep({d: {n: add(n, d).timeline(TPU_V5E) for n in (256, 512, 1024)} for d in (1, 2)}),
+    "choices": lambda: plot_choices(
+        {"block": {n: Choice(t.total, "it does not fit" if t.hazards else "") for n in (128, 256, 512, 1024, 2048)
+                   for t in [add(n, 2).timeline(TPU_V5E)]},
+         "depth": {d: Choice(add(512, d).timeline(TPU_V5E).total) if d else Choice(math.nan, "no slots")
+                   for d in range(4)},
+         "order": {"ij": Choice(add(512, 2).timeline(TPU_V5E).total), "ji": None}},
+        {"block": 512, "depth": 2, "order": "ij"}, best=add(512, 3).timeline(TPU_V5E).total),
 }
-DARK = ["timeline_read_before_wait", "slots_gather", "grid_gather", "sweep"]
+DARK = ["timeline_read_before_wait", "slots_gather", "grid_gather", "sweep", "choices"]
 
 
 @pytest.mark.parametrize("name", PICTURES)

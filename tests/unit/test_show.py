@@ -7,6 +7,7 @@ import pytest
 
 import pallas_lite as pl
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
+from pallas_lite.show import DARK_PAGE, INKS, svg
 from tests.unit import loops
 
 
@@ -107,3 +108,12 @@ def test_a_kernel_that_compute_is_given_runs_in_place_of_execute_s():
     np.testing.assert_array_equal(pl.execute(schedule, [1, 2, 3, 4]), [2, -2, 4, -4])
     np.testing.assert_array_equal(pl.execute(schedule, [1, 2, 3, 4], lambda x: 10 * x), [10, -2, 30, -4])
     assert pl.Schedule.from_plain(schedule.to_plain()) == schedule  # functions do not travel
+
+
+def test_a_drawing_has_no_ink_that_a_dark_page_cannot_change():
+    text = svg(pl.plot_timeline(pl.timeline(pl.record(loops.rolled, 3))))
+    assert "fill: var(--pallas-lite-ffffff, #ffffff)" in text and "stroke: var(--pallas-lite-222222, #222222)" in text
+    assert "fill: var(--pallas-lite-000000, #000000)" in text.split(">")[1], "letters of no colour have the drawing's"
+    bare = re.sub(r"var\(.*?\)", "", text).lower()
+    assert not [ink for ink in INKS if ink.lower() in bare] and "#56b4e9" in bare, "boxes keep their colours"
+    assert all(f"--pallas-lite-{ink[1:].lower()}: {dark}" in DARK_PAGE for ink, dark in INKS.items())
