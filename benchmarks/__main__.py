@@ -64,4 +64,5 @@ def main(arguments: list[str]) -> int:
     return int(not set(ends.values()) <= {0, 3})
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
