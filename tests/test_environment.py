@@ -158,6 +158,14 @@ def test_a_learners_file_is_never_overwritten(bootstrap, tmp_path):
     assert not list(work.rglob("*.part"))
 
 
+def test_a_clone_that_cannot_be_written_to_is_said_before_anything_is_installed(bootstrap, monkeypatch, capsys):
+    monkeypatch.setenv("VENV", "/elsewhere/venv")
+    monkeypatch.setattr(bootstrap, "ensure", lambda venv: pytest.fail("began to install"))
+    monkeypatch.setattr(bootstrap.os, "access", lambda path, mode: Path(path) != ROOT)
+    assert bootstrap.main(["lab"]) == 1
+    assert f"Cannot write in {ROOT}.\nClone the repository into a folder of your own" in capsys.readouterr().err
+
+
 def make_bare_venv(folder):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (folder / "bin/pip").write_text(f'#!/bin/sh\n\'\'\'exec\' "{folder}/bin/python" "$0" "$@"\n')

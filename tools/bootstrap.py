@@ -282,6 +282,8 @@ def start(venv: Path, arguments: list[str], **variables: str) -> None:
 def main(arguments: list[str]) -> int:
     venv = Path(os.path.abspath(ROOT / os.path.expanduser(os.environ.get("VENV") or ".venv")))
     try:
+        if not os.access(ROOT, os.W_OK):  # work/ lies there, and what pip and the build write: better said now
+            raise Stop(explain("Permission denied", ROOT / "work"))
         ensure(venv)
         {"lab": lab, "formgrader": formgrader, "run": start}[arguments[0]](venv, arguments[1:])
     except Stop as stop:
