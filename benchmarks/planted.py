@@ -1,0 +1,19 @@
+"""Planted answers: how many wrong ones the course has, and how many of them its checks do not refuse in fitting words.
+
+`autograder selftest`, counted. Each wrong answer is tried on the notebook's check and on the hidden trials.
+"""
+from autograder.course import Course
+from autograder.inside.personal import personal
+from autograder.predict import PREDICTIONS
+from autograder.selftest import planted, selftest, slips
+
+
+def main(report) -> None:
+    problems = selftest(tuple(Course().checks), "autograder.mutants", print)
+    wrong, right = (sum(map(len, found.values())) for found in planted("autograder.mutants"))
+    predicted = sum(len(slips(asked(personal(number)))) for number, asked in PREDICTIONS.items())
+    report.figure("wrong", f"{wrong:,}")
+    report.figure("slips", f"{predicted:,}")
+    report.figure("right", f"{right:,}")
+    report.figure("problems", len(problems))
+    print(*problems, sep="\n")
