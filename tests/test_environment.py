@@ -166,6 +166,14 @@ def test_a_clone_that_cannot_be_written_to_is_said_before_anything_is_installed(
     assert f"Cannot write in {ROOT}.\nClone the repository into a folder of your own" in capsys.readouterr().err
 
 
+def test_a_home_that_cannot_be_written_to_is_said(bootstrap, monkeypatch, tmp_path):
+    monkeypatch.setattr(bootstrap.os, "execve", lambda *_: pytest.fail("JupyterLab was started"))
+    monkeypatch.delenv("JUPYTER_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    with pytest.raises(bootstrap.Stop, match="none is not there.*\n.*make HOME=/a/folder/of/yours lab"):
+        bootstrap.jupyterlab(tmp_path, ROOT, [])
+
+
 def make_bare_venv(folder):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (folder / "bin/pip").write_text(f'#!/bin/sh\n\'\'\'exec\' "{folder}/bin/python" "$0" "$@"\n')

@@ -263,6 +263,9 @@ def formgrader(venv: Path, arguments: list[str]) -> None:
 
 
 def jupyterlab(venv: Path, root: Path, arguments: list[str], **variables: str) -> None:
+    if not os.access(Path.home(), os.W_OK) and "JUPYTER_RUNTIME_DIR" not in os.environ:
+        raise Stop(f"JupyterLab keeps its settings in your home folder, and {Path.home()} is not there or cannot be "
+                   "written to.\nGive it another:  make HOME=/a/folder/of/yours lab")
     options = ["--log-level=ERROR", f"--ServerApp.root_dir={root}"]
     if headless():
         options.append("--no-browser")
