@@ -27,7 +27,7 @@ RUN_BY = {  # a command, from its beginning -> what runs it
     r"make lock": "tests/test_environment.py",
     r"python3 -m venv|\. \.venv/bin/activate": "tools/bootstrap.py",
     r"pip install (-r requirements\.lock|-e \.)$": "tools/bootstrap.py",
-    r"pip install$|pip wheel": "tests/test_wheel.py",
+    r"pip install( \.)?$|pip wheel": "tests/test_wheel.py",
     r"pip install -e '\.\[|pip install \"pallas_lite\[(tpu|gpu)\]\"|apt install bubblewrap": ".ci/run",
     r"conda": "not in CI, which has no conda: tests/test_environment.py compares environment.yml with the lock",
     r"autograder selftest": "tests/autograder/test_real_chapters.py",
