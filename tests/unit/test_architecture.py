@@ -1,5 +1,6 @@
 """Imports point one way, without a circle; files stay short; folders have budgets; and no private jax is used."""
 import ast
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -138,3 +139,8 @@ def test_the_line_budgets():
 def test_a_file_has_400_lines_at_most(path):
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= (150 if name_of(path) == "pallas_lite.pipeline" else 400)
+
+
+def test_the_page_has_the_same_budgets():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `\S+/`[^|]* \| ([\d,]+) \|", page, re.MULTILINE) == [f"{n:,}" for n in BUDGETS.values()]
