@@ -8,6 +8,7 @@ import pytest
 
 from autograder.course import Course, CourseError
 from autograder.grade import Grader, Mark, Report, clean
+from autograder.online import install_cell
 from autograder.report import ResultsError, note, read, write
 from autograder.sandbox import Sandbox
 from autograder.submissions import Submission, find
@@ -105,6 +106,16 @@ def test_locked_cells_are_ours(course, tmp_path):
     notebook = copy.deepcopy(release)
     notebook.cells[1].source = "BASE = 7"
     assert "BASE = 7" not in sources(course, notebook)[0]
+
+
+def test_the_cell_that_installs_the_course_is_left_out_whatever_became_of_it(course, tmp_path):
+    release = little.notebook(little.RIGHT)
+    release.cells.insert(0, install_cell("https://example.org/course"))
+    nbformat.write(release, tmp_path / "release" / little.UNIT / f"{little.NAME}.ipynb")
+    notebook = copy.deepcopy(release)
+    for source in (release.cells[0].source, "!pip install something"):
+        notebook.cells[0].source = source
+        assert sources(course, notebook) == sources(course, little.notebook(little.RIGHT))
 
 
 def test_ids_are_found_without_nbgrader_metadata_and_in_colabs_place(course):
