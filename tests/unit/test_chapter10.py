@@ -14,7 +14,7 @@ from autograder.mutants.chapter10 import counted
 from autograder.predict import PREDICTIONS
 from benchmarks._gpu_kernels import marked, matmul
 from pallas_lite import tpu as pltpu
-from tests.lowering.test_gpu import compiler as compiler  # a fixture
+from tests.lowering.conftest import compiler as compiler  # a fixture
 
 STUDENTS = ["", *(f"s{i}" for i in range(12))]
 
