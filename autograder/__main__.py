@@ -11,6 +11,7 @@ import sys
 
 from rich.console import Console
 
+from . import _lean as _lean
 from .batch import BatchError
 from .commands import (
     EXIT_CODES,

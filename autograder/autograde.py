@@ -39,7 +39,7 @@ class Submissions(NotebookExporter):
 
     checks = List(Unicode(), ["autograder.checks"], help="modules or packages with checks").tag(config=True)
     timeout = Float(20.0, help="seconds of processor time for each cell and each check").tag(config=True)
-    jobs = Integer(1, help="how many submissions at once").tag(config=True)
+    jobs = Integer(None, allow_none=True, help="how many submissions at once; None: one for each core").tag(config=True)
     unsafe_no_sandbox = Bool(False, help="run student code with all your rights").tag(config=True)
 
     def __init__(self, **kwargs):
@@ -130,8 +130,8 @@ class Submissions(NotebookExporter):
                     shutil.copyfile(path, target)
             # -P: no module from the folder that nbgrader runs in, where submissions may lie.
             command = [sys.executable, "-P", "-m", "autograder", "grade", str(submitted), "--out", str(out),
-                       "--gradebook", "none", "--jobs", str(self.jobs), "--timeout", str(self.timeout),
-                       "--release", self.course.release]
+                       "--gradebook", "none", "--timeout", str(self.timeout), "--release", self.course.release]
+            command += ["--jobs", str(self.jobs)] if self.jobs else []
             command += [word for module in self.checks for word in ("--checks", module)]
             command += ["--unsafe-no-sandbox"] * self.unsafe_no_sandbox
             self.log.info("Grading %d submissions: %s", len(folders), " ".join(command[1:]))

@@ -49,14 +49,13 @@ class Order:
 
 def grade_all(order: Order, submissions: list[Submission], pool) -> Iterator[tuple[Submission, Parcel, Report]]:
     """Each submission, as it was when it was read, and its report. In the order in which they get ready."""
-    left, running = iter(enumerate(submissions)), {}
+    left, running = iter(submissions), {}
     try:
         while True:
             width = pool.width()
-            for i, submission in itertools.islice(left, max(0, 2 * width - len(running))):
+            for submission in itertools.islice(left, max(0, 2 * width - len(running))):
                 parcel = pack(submission)
-                # All but the last of each thread find their sandbox warm.
-                running[pool.submit(work, order, parcel, i < len(submissions) - width)] = submission, parcel
+                running[pool.submit(work, order, parcel)] = submission, parcel
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -88,12 +87,12 @@ class Here:
         self._threads.shutdown()
 
 
-def work(order: Order, parcel: Parcel, more: bool) -> Report:
+def work(order: Order, parcel: Parcel) -> Report:
     """Grades one submission in this thread's child. Once more if the child dies: that may have been chance."""
     with bench_for(order) as bench:
         for _ in range(2):
             with contextlib.suppress(ChildDied):
-                return bench.child().grade(parcel, more)
+                return bench.child().grade(parcel)
     return fault(parcel, DIED)
 
 

@@ -14,6 +14,7 @@ import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from . import _lean as _lean
 from .grade import Grader, Report
 from .submissions import Parcel, Submission
 
@@ -49,10 +50,10 @@ class Child:
             self.close()  # it may be dying still
             raise ChildDied from None
 
-    def grade(self, parcel: Parcel, more: bool) -> Report:
+    def grade(self, parcel: Parcel) -> Report:
         """Raises ChildDied."""
         self.graded += 1
-        self._send((parcel, more))
+        self._send(parcel)
         try:
             return self._pipe.recv()
         except (EOFError, OSError):
@@ -72,7 +73,7 @@ def main() -> None:
     grader = pipe.recv()
     _ = grader.course.notebooks  # imports the checks
     while True:
-        pipe.send(grade_parcel(grader, *pipe.recv()))
+        pipe.send(grade_parcel(grader, pipe.recv()))
 
 
 def _end_with_parent(fd: int) -> None:
@@ -82,7 +83,7 @@ def _end_with_parent(fd: int) -> None:
     os._exit(1)  # the sandbox ends with its parent, which this process is
 
 
-def grade_parcel(grader: Grader, parcel: Parcel, more: bool = False) -> Report:
+def grade_parcel(grader: Grader, parcel: Parcel) -> Report:
     """Unpacks a submission into a folder of its own, and grades it there."""
     with tempfile.TemporaryDirectory(dir=Path(grader.sandbox.stage).parent) as folder:
         paths, lost = [], []
@@ -95,7 +96,7 @@ def grade_parcel(grader: Grader, parcel: Parcel, more: bool = False) -> Report:
             path.write_bytes(content)
             paths.append(str(path))
         submission = Submission(parcel.student, tuple(paths), parcel.whole, parcel.problem, tuple(lost))
-        report = grader.grade(submission, more)
+        report = grader.grade(submission)
     report.files, report.digest = [name for name, _ in parcel.files], parcel.digest
     return report
 

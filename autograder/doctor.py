@@ -18,13 +18,13 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from . import machine
 from .course import REPOSITORY, ROOT, Course
 from .sandbox import SandboxError, find_sandbox, make_stage
 
 GOOD, NOTE, BAD, BROKEN = "good", "note", "bad", "broken"  # broken: the doctor itself failed there
 OLDEST, NEWEST = (3, 11), (3, 13)  # Pythons that the tests run on
 CORE = ("jax", "jaxlib", "numpy")  # what can change a number, and so a verdict
-WORKER = 600 * 2**20  # bytes that grading takes for each of --jobs
 DISK = 2**30  # bytes that should be free
 EXTRAS = {"tpu": ("libtpu", "compiles for TPUs in chapter 9"), "gpu": ("jax_cuda13_plugin", "compiles for GPUs in "
           "chapter 10"), "cluster": ("distributed", "grades on a Dask cluster")}
@@ -194,26 +194,15 @@ def _room() -> Iterator[Finding]:
         free = shutil.disk_usage(folder).free
         yield Finding(area, GOOD if free >= DISK else BAD, f"{free / 1e9:.1f} GB free in {folder}",
                       "" if free >= DISK else "Make room: grading wants 1 GB")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    memory = _available()
+    memory = machine.free_memory()
     if memory is None:
         yield Finding("memory", NOTE, "cannot be told on this system: a worker takes up to 600 MB")
         return
-    jobs = min(cores, memory // WORKER)
-    yield Finding("memory", GOOD if jobs else BAD, f"{memory / 1e9:.1f} GB available, {cores} cores: --jobs {jobs}"
+    jobs = machine.most_jobs()
+    yield Finding("memory", GOOD if jobs else BAD,
+                  f"{memory / 1e9:.1f} GB available, {machine.cores()} cores: --jobs {jobs}"
                   if jobs else f"{memory / 1e9:.1f} GB available, and a worker takes up to 600 MB",
                   "" if jobs else "End other programs, or take a larger machine")
-
-
-def _available() -> int | None:
-    """Bytes of memory that programs can still get."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return None
 
 
 def examine(part: Callable[[Course], Iterator[Finding]], course: Course) -> list[Finding]:

@@ -81,15 +81,12 @@ class Grader:
     timeout: float = 20.0
     hidden: bool = True
 
-    def grade(self, submission: Submission, more: bool = False) -> Report:
-        """The marks of a submission. Never raises: a failure of the grader is a Report of status "fault".
-
-        `more`: another one will follow in this process, so its sandbox may warm up in the meantime.
-        """
+    def grade(self, submission: Submission) -> Report:
+        """The marks of a submission. Never raises: a failure of the grader is a Report of status "fault"."""
         began = time.monotonic()
         for _ in range(2):
             report = Report(submission.student, [Path(p).name for p in submission.paths], submission.digest)
-            workers = _Workers(self.sandbox, more)
+            workers = _Workers(self.sandbox)
             try:
                 self._grade(submission, report, workers)
             except GraderFault as fault:
@@ -153,12 +150,13 @@ class Grader:
 
 
 class _Workers:
-    """One sandbox for one submission; another one only if its worker is beyond repair."""
+    """One sandbox for one submission; another one only if its worker is beyond repair.
 
-    spare: Worker | None = None  # warms up for the next submission
+    The next submission's does not start meanwhile: a job keeps one core busy, so that two keep two.
+    """
 
-    def __init__(self, sandbox: Sandbox, more: bool):
-        self.sandbox, self.more = sandbox, more
+    def __init__(self, sandbox: Sandbox):
+        self.sandbox = sandbox
         self.worker: Worker | None = None
         self._struck = False
 
@@ -171,15 +169,12 @@ class _Workers:
         """A worker in which nothing has run."""
         if self.worker is None or not self.worker.refresh():
             self._struck = self.struck
-            self.worker, _Workers.spare = _Workers.spare, None
             try:
-                self.worker = self.worker or Worker(self.sandbox)
+                self.worker = Worker(self.sandbox)
                 self.worker.wait_until_ready()  # its start is on nobody's clock
             except GraderFault:  # once may be chance: a machine that is short of memory for a moment
                 self.worker = Worker(self.sandbox)
                 self.worker.wait_until_ready()
-            if self.more:
-                _Workers.spare, self.more = Worker(self.sandbox), False
         return self.worker
 
     def __enter__(self):

@@ -8,7 +8,8 @@ import ast
 import builtins
 import re
 import symtable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 # A call that is a statement is taken to change its arguments, the object whose method it is, and what the function
 # called uses. A call inside an expression is taken to compute only, but for these methods, which change their object.
@@ -45,13 +46,13 @@ def needed(cells: list[tuple[str, bool]]) -> list[str]:
     >>> needed([("import numpy as np\\nx = 2\\ny = 3\\nprint(y)", True), ("answer = x", False)])
     ['x = 2', 'answer = x']
     """
-    parts = [ours and _statements(source) or [_theirs(source)] for source, ours in cells]
+    parts = [ours and [replace(s) for s in _statements(source) or ()] or [_theirs(source)] for source, ours in cells]
     statements = [s for part in parts for s in part]
     # Functions and what is imported are not changed by a call; what a function uses may be.
     fixed = set(dir(builtins)).union(*(s.fixes for s in statements))
     functions = {name: s.late - fixed for s in statements for name in s.fixes}
     for s in statements:
-        s.changes |= s.touches - fixed | set().union(*(functions.get(name, set()) for name in s.calls))
+        s.changes = s.changes | s.touches - fixed | set().union(*(functions.get(name, set()) for name in s.calls))
     late: set[str] = set()
     while True:
         # Backwards. A name that a function uses may be bound after it too: such names wait for the next pass.
@@ -102,6 +103,7 @@ def _symbols(source: str) -> tuple[set[str], set[str], set[str]]:
     return now, late, bound
 
 
+@lru_cache(2000)  # the cells of a course, which come again with each submission
 def _statements(source: str) -> list[Statement] | None:
     """The statements of a cell of ours; None if it is not plain Python."""
     try:

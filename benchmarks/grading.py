@@ -113,7 +113,7 @@ def ours(submitted: Path, results: Path, jobs: int, *options: str) -> dict:
 
 def compare(report, unit: str, count: int) -> None:
     """The table: nbgrader, ours with one worker and with two, on the same submissions, in turns."""
-    names = "`nbgrader autograde`", "`autograder grade`", "`autograder grade --jobs 2`"
+    names = "`nbgrader autograde`", "`autograder grade --jobs 1`", "`autograder grade --jobs 2`"
     total = {name: {"seconds": 0.0, "cpu": 0.0, "worker": 0.0, "parent": 0.0, "first": 0.0} for name in names}
     with tempfile.TemporaryDirectory() as temporary:
         course = Path(temporary, "stock")

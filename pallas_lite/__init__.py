@@ -12,6 +12,7 @@ loop), plot/, show.py, display.py and explorers/ (pictures), by_hand.py (pipelin
 with copies of their own), lowering/ (programs for TPU and GPU), tpu.py (Pallas' TPU names, nothing else).
 """
 import typing as _typing
+from importlib import import_module as _import_module
 
 from . import display as display
 from . import hardware as hardware
@@ -38,18 +39,9 @@ from .errors import PallasLiteError as PallasLiteError
 from .errors import PipelineError as PipelineError
 from .errors import SpecError as SpecError
 from .errors import missing_names as _missing_names
-from .explorers import block_tuner as block_tuner
-from .explorers import derivation_stepper as derivation_stepper
-from .explorers import explore as explore
-from .explorers import schedule_explorer as schedule_explorer
 from .manual.copies import DeviceIdType as DeviceIdType
 from .manual.copies import run_scoped as run_scoped
 from .memory import InterpretParams as InterpretParams
-from .plot import plot_grid as plot_grid
-from .plot import plot_roofline as plot_roofline
-from .plot import plot_slots as plot_slots
-from .plot import plot_sweep as plot_sweep
-from .plot import plot_timeline as plot_timeline
 from .refs import Slice as Slice
 from .refs import ds as ds
 from .refs import ds as dslice  # noqa: F401  (Pallas has both names)
@@ -80,6 +72,10 @@ def cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
+# Imported when they are first asked for: matplotlib takes as long as jax, and who debugs a kernel draws nothing.
+_PICTURES = {"block_tuner": "explorers", "derivation_stepper": "explorers", "explore": "explorers",
+             "schedule_explorer": "explorers", "plot_grid": "plot", "plot_roofline": "plot", "plot_slots": "plot",
+             "plot_sweep": "plot", "plot_timeline": "plot"}
 _ELSEWHERE = {
     "load": "Index the ref: x_ref[...] or x_ref[pl.ds(start, size)].",
     "store": "Index the ref: o_ref[...] = value.",
@@ -109,5 +105,24 @@ _ELSEWHERE = {
         "Compile with jax.experimental.pallas; here, look at f.trace(x).schedule.",
     "triton mosaic_gpu fuser": "Kernels of one TPU core are simulated. Write the kernel with pltpu.",
 }
-if not _typing.TYPE_CHECKING:  # a type checker says itself that a name is not here
-    __getattr__ = _missing_names(__name__, _ELSEWHERE)
+if _typing.TYPE_CHECKING:  # a type checker reads the names here, and says itself where one is not here
+    from .explorers import block_tuner as block_tuner
+    from .explorers import derivation_stepper as derivation_stepper
+    from .explorers import explore as explore
+    from .explorers import schedule_explorer as schedule_explorer
+    from .plot import plot_grid as plot_grid
+    from .plot import plot_roofline as plot_roofline
+    from .plot import plot_slots as plot_slots
+    from .plot import plot_sweep as plot_sweep
+    from .plot import plot_timeline as plot_timeline
+else:
+    _missing = _missing_names(__name__, _ELSEWHERE)
+
+    def __getattr__(name: str):
+        if name in _PICTURES:
+            globals()[name] = found = getattr(_import_module(f".{_PICTURES[name]}", __name__), name)
+            return found
+        return _missing(name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_PICTURES})

@@ -5,18 +5,16 @@ and a PNG: all that shows notebooks can show those, GitHub, a printed page and a
 them. A terminal gets the text.
 """
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from .call import Call
 from .errors import many
-from .plot import plot_grid, plot_slots, plot_timeline
 from .schedule import Schedule, aligned
-from .show import png
 from .timeline import LANES, Timeline, unit_of
 from .traced import Traced
+
+if TYPE_CHECKING:  # matplotlib takes half a second: it is imported where something is drawn
+    from matplotlib.figure import Figure
 
 
 def lanes(t: Timeline, fold: int | None = 16) -> str:
@@ -50,8 +48,16 @@ def about_call(call: Call) -> str:
     return f"{call.name}: a pallas_call. Call it on arrays; f.trace(…) shows what it would do on them.{done}"
 
 
-def grids(trace: Traced | None) -> Figure | None:
-    """The arrays of the first three operands, with their blocks and the steps that take them."""
+def picture(what: Schedule | Timeline | Traced | Call) -> "Figure | None":
+    """The slots of a schedule, a timeline, or of a call the arrays of the first three operands, cut into blocks."""
+    from matplotlib.figure import Figure
+
+    from .plot import plot_grid, plot_slots, plot_timeline
+    if isinstance(what, Timeline):
+        return plot_timeline(what).get_figure(root=True)
+    if isinstance(what, Schedule):
+        return plot_slots(what).get_figure(root=True) if what.steps and what.operands else None
+    trace = what.last if isinstance(what, Call) else what
     if trace is None or not trace.schedule.steps or not (operands := trace.schedule.operands[:3]):
         return None
     figure = Figure(figsize=(9, 4), layout="constrained")
@@ -60,11 +66,9 @@ def grids(trace: Traced | None) -> Figure | None:
     return figure
 
 
-# What is shown -> its text in a terminal; its picture, if it has one.
-LOOKS: dict[type, tuple[Callable[[Any], str], Callable[[Any], Any]]] = {
-    Schedule: (Schedule.__str__, lambda s: plot_slots(s).figure if s.steps and s.operands else None),
-    Timeline: (lambda t: f"{t}\n\n{lanes(t)}", lambda t: plot_timeline(t).figure),
-    Traced: (about, grids), Call: (about_call, lambda call: grids(call.last))}
+# What is shown -> its text in a terminal.
+TEXTS: dict[type, Any] = {
+    Schedule: Schedule.__str__, Timeline: lambda t: f"{t}\n\n{lanes(t)}", Traced: about, Call: about_call}
 
 
 def display(what: Schedule | Timeline | Traced | Call) -> None:
@@ -73,7 +77,8 @@ def display(what: Schedule | Timeline | Traced | Call) -> None:
     if not hasattr(get_ipython(), "kernel"):
         print(repr(what))
         return
-    words, figure = str(what), LOOKS[type(what)][1](what)
+    from .plot.page import png
+    words, figure = str(what), picture(what)
     display.display({"text/plain": words}, raw=True)
     if figure is not None:
         label = f"Picture. {words.partition(chr(10))[0]}"
@@ -81,6 +86,6 @@ def display(what: Schedule | Timeline | Traced | Call) -> None:
         display.display({"image/png": png(figure), "text/plain": label}, raw=True, metadata={"image/png": look})
 
 
-for _kind, (_text, _) in LOOKS.items():
+for _kind, _text in TEXTS.items():
     for _name, _look in (("__repr__", _text), ("_ipython_display_", display)):
         setattr(_kind, _name, _look)

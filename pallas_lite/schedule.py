@@ -236,15 +236,16 @@ class Schedule:
     @cached_property
     def copied_bytes(self) -> np.ndarray:
         """The bytes that each event's copy moves, 0 for a run or a wait. Past the array's edge nothing is moved."""
-        c = self.columns
-        starts = _starts(c)
+        c, starts = self.columns, _starts(self.columns)
         moved = np.array([*(x.block_bytes for x in self.operands), 0])[c.operand] * starts
         for i, x in enumerate(self.operands):
             if x.ragged:
                 mine = np.flatnonzero(starts & (c.operand == i))
                 used, which = np.unique(c.block[mine], return_inverse=True)
-                inside = [size_of(window(x, c.blocks[k])[0]) for k in used.tolist()]
-                moved[mine] = np.array(inside, int)[which] * (x.block_bytes // math.prod(x.block_shape))
+                # As `window`, of all blocks at once.
+                first = np.array([origin(x, c.blocks[k]) for k in used.tolist()], int).reshape(-1, len(x.block_shape))
+                inside = np.clip(first + x.block_shape, 0, x.array_shape) - np.clip(first, 0, x.array_shape)
+                moved[mine] = inside.prod(1)[which] * (x.block_bytes // math.prod(x.block_shape))
         return moved
 
     @property
@@ -382,7 +383,7 @@ def aligned(header: list[str], rows: list[list[str]], remarks: Sequence[str] = (
 
 def _starts(columns) -> np.ndarray:
     """Which events start a copy?"""
-    return np.isin(columns.verb, (CODE[IN_START], CODE[OUT_START]))
+    return (columns.verb == CODE[IN_START]) | (columns.verb == CODE[OUT_START])
 
 
 def _whole(value, low: int, high: int = 10**9) -> int:

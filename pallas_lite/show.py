@@ -2,11 +2,8 @@
 
 In a notebook the listing stands beside the timeline and the table; a terminal gets verdict, values, table and timeline.
 """
-import base64
 import contextlib
 import html
-import io
-import re
 import signal
 import threading
 import traceback
@@ -15,29 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from .by_hand import execute, record, unwritten
 from .errors import HazardWarning, PallasLiteError, PipelineError
 from .hardware import TOY, Machine
 from .memory import InterpretParams
-from .plot import plot_timeline
-from .plot.look import DARK, LIGHT
-from .plot.roofline import COLORS
 from .schedule import Schedule
 from .timeline import Timeline, timeline, unit_of
 from .verify import Hazard, Hazards, verify
 
 MOST_VALUES, MOST_LINES = 8, 24  # of B; of a listing, before its middle is left out
 TEXT = "font:12px/1.3 monospace;white-space:pre;overflow-x:auto;margin:0 0 6px"
-# What a style can change in a drawing of `svg`: letters, lines and paper, not the colours of boxes. Light -> dark.
-INKS = dict(zip(LIGHT[:4], DARK[:4], strict=True)) | {"#000000": DARK.strong} | dict(COLORS.values())
-INK = re.compile(f"(?<=[:( ])({'|'.join(INKS)})\\b", re.IGNORECASE)
-DARK_PAGE = ('[data-jp-theme-light="false"] .pallas-lite-card, .vscode-dark .pallas-lite-card {'
-             + ";".join(f"--pallas-lite-{light[1:].lower()}: {dark}" for light, dark in INKS.items()) + "}")
 SMALL = TEXT.replace("12px", "11px")  # so that a table fits beside the listing
 
 
@@ -103,6 +89,10 @@ class View:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        from matplotlib.figure import Figure  # late: matplotlib takes half a second
+
+        from .plot import plot_timeline
+        from .plot.page import png
         t = self.timeline
         unit, name = unit_of(t.total)
         # No bound here: for a loop whose order holds it up, the largest of the bounds is not what limits it.
@@ -204,28 +194,3 @@ def _time_limit(seconds: int):
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-
-
-def png(figure: Figure) -> str:
-    """A figure as a PNG in base 64, sharp on screens with small pixels too."""
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=144)
-    return base64.b64encode(out.getvalue()).decode()
-
-
-def svg(ax: Axes, label: str = "timeline of a pipeline") -> str:
-    """The figure of `ax` as SVG text, to put into HTML, on a card: in a dark theme with `DARK_PAGE` its ink is light.
-
-    It shrinks with its column. `label` says in words what it shows, for screen readers.
-    """
-    out, figure = io.StringIO(), ax.get_figure(root=True)
-    assert figure, "it is part of one"
-    with matplotlib.rc_context({"svg.fonttype": "none"}):  # text as text: half the time, half the bytes
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    text = out.getvalue()
-    # matplotlib's style sheet would reach the whole page: it becomes the drawing's own.
-    text = re.sub(r"<style.*?</style>", "", text[text.index("<svg"):], count=1, flags=re.DOTALL)
-    style = "max-width:100%;height:auto;stroke-linejoin:round;stroke-linecap:butt;fill: #000000"
-    text = text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label, quote=True)}" style="{style}" ', 1)
-    text = INK.sub(lambda colour: f"var(--pallas-lite-{colour[0][1:].lower()}, {colour[0]})", text)
-    return f'<div class="pallas-lite-card" style="border-radius:6px;max-width:100%">{text}</div>'

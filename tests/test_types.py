@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS = ("pallas_lite", "autograder")
 # What programs meet without naming it: what a call returns, what a kernel holds, what a schedule and a timeline list.
 MET = [Call, Calls, Traced, Lowered, Compiled, Ref, OperandInfo, Span, Machine, Explorer]
-FACE = {f"{module.__name__}.{name}": value for module in (pl, pltpu, autograder) for name, value in vars(module).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)}
+FACE = {f"{module.__name__}.{name}": value for module in (pl, pltpu, autograder) for name in dir(module)
+        if not name.startswith("_") and not isinstance(value := getattr(module, name), ModuleType)}
 FACE |= {f"{kind.__module__}.{kind.__name__}": kind for kind in MET}
 CALLED = {"__call__", "__init__", "__getitem__", "__setitem__", "__len__"}
 

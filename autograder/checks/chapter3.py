@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 
 import numpy as np
 
@@ -173,6 +174,7 @@ def check_time(recordings, most: Callable[[int, int], float], machine: Machine =
                         expected=f"{'less than' if strictly else 'at most'} {limit / US:.4g} µs")
 
 
+@cache
 def contract_time(n: int, depth: int, machine: Machine) -> float:
     """Seconds of pallas_call's own order over n blocks, with `depth` slots for input and output."""
     return pl.timeline(contract(n, depth), machine).total

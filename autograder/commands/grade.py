@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..batch import Here, Order, grade_all
+from ..machine import most_jobs
 from ..report import LEGEND, slim, table, write
 from ..store import Store
 from ..submissions import find, pack
@@ -25,14 +26,15 @@ def add(commands) -> None:
                 "and a run that was stopped, or killed, goes on where it was. At the end it writes results.json and\n"
                 "results.csv, with a row for each submission below the PATHs, and prints a table.",
                 run, """
-  autograder grade .nbgrader/submitted --jobs 2    everything that was collected, two at once
+  autograder grade .nbgrader/submitted             everything that was collected, on all cores
   autograder grade .nbgrader/submitted             some time later: only what is new or changed
-  autograder grade --resume --jobs 4               the last run again, with its paths and options
+  autograder grade --resume --jobs 1               the last run again, with its paths and options, on one core
   autograder grade ada.ipynb --timeout 5           one notebook, 5 s for each cell and check
   autograder grade submitted --fresh               all of it, whatever is known
   autograder grade submitted --scheduler tcp://head:8786    on a Dask cluster (pip install -e '.[cluster]')""")
     p.add_argument("paths", nargs="*", metavar="PATH")
-    p.add_argument("--jobs", type=_count, default=1, metavar="N", help="how many submissions at once (default: 1)")
+    p.add_argument("--jobs", type=_count, metavar="N",
+                   help="how many submissions at once, each on a core (default: one for each core, if memory lasts)")
     p.add_argument("--resume", action="store_true",
                    help="go on with the last run: without PATH, its paths, timeout, release and checks are taken")
     p.add_argument("--fresh", action="store_true", help="grade everything, also what has a result")
@@ -104,7 +106,7 @@ def _pool(options, order: Order, most: int, errors):
     if options.scheduler:
         from ..cluster import Cluster
         return Cluster(order, options.scheduler)
-    return Here(order, min(options.jobs, most))
+    return Here(order, min(options.jobs or max(1, most_jobs()), most))
 
 
 def _filed(graded, keys: dict, order: Order, store: Store):

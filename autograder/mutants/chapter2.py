@@ -77,8 +77,8 @@ WRONG = {
 
 p, q = personal("2.3"), personal("2.6")
 N = (p.stages - 1) * p.percent // (100 - p.percent)
-best = min(range(1, 200), key=lambda n: cut(n, q.alpha, q.kilobytes).total)
-near = [n for n in range(1, 200) if cut(n, q.alpha, q.kilobytes).total <= 1.008 * cut(best, q.alpha, q.kilobytes).total]
+best = min(range(1, 200), key=lambda n: cut(n, q.alpha, q.kilobytes))
+near = [n for n in range(1, 200) if cut(n, q.alpha, q.kilobytes) <= 1.008 * cut(best, q.alpha, q.kilobytes)]
 
 
 def simulated(n, times):

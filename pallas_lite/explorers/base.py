@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 
 from ..errors import PallasLiteError
 from ..plot.look import LIGHT
+from ..plot.page import DARK_PAGE, png, svg
 from ..plot.timeline import height
 from ..schedule import Schedule
-from ..show import DARK_PAGE, png, svg
 from ..timeline import Timeline, unit_of
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -48,7 +48,7 @@ class Explorer:
     details: str  # more lines, below the picture
 
     def picture(self) -> str:
-        """The picture as HTML: see show.svg."""
+        """The picture as HTML: see page.svg."""
         raise NotImplementedError
 
     def figure(self) -> Figure:
@@ -226,7 +226,7 @@ def button(w, text: str, tip: str, act: Callable[[], Any]):
 
 
 def laid_over(drawing: str, marks: list[str]) -> str:
-    """SVG elements on top of a drawing of show.svg: what moves, where the drawing itself stays."""
+    """SVG elements on top of a drawing of page.svg: what moves, where the drawing itself stays."""
     at = drawing.rindex("</svg>")
     return "".join([drawing[:at], *marks, drawing[at:]])
 

@@ -93,7 +93,7 @@ def test_a_gradebook_that_cannot_be_made(tmp_path, monkeypatch):
 
 
 def test_too_little_memory_and_disk(monkeypatch):
-    monkeypatch.setattr(doctor, "_available", lambda: 100 * 2**20)
+    monkeypatch.setattr(doctor.machine, "free_memory", lambda: 100 * 2**20)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))
     assert [f.state for f in doctor._room()] == [doctor.BAD] * 3
 

@@ -18,13 +18,14 @@ PARTS = {
         lowering.tiles lowering.tpu lowering.gpu lowering.triton lowering.replay lowering.mosaic_gpu
         lowering.stages lowering.libtpu lowering.mosaic lowering.cuda lowering.platforms
         clock causes perfetto timeline
-        plot.look plot.timeline plot.roofline plot.grid plot.slots plot.sweep plot.choices plot
+        plot.look plot.timeline plot.roofline plot.grid plot.slots plot.sweep plot.choices plot.page plot
         traced call show display tpu
         explorers.base explorers.schedule explorers.grid explorers.stepper explorers.tuner explorers.choices
         explorers.opening explorers
     """,
     "autograder": """
-        _cwd nbgrader_config inside inside.wire inside.answers inside.personal inside.recorded inside.say inside.draws
+        _cwd _lean machine nbgrader_config
+        inside inside.wire inside.answers inside.personal inside.recorded inside.say inside.draws
         exercise result course needed online preprocessors sandbox
         replay handle progress predict checking
         checks mutants
@@ -35,7 +36,7 @@ PARTS = {
 }
 # Who reads how a pipeline is described, checked, timed and run need not read the other folders. Lines of code, some
 # 65 of them types.
-BUDGETS = {"": 2890, "manual": 685, "lowering": 1390, "pictures": 2235}
+BUDGETS = {"": 2890, "manual": 685, "lowering": 1390, "pictures": 2240}
 PICTURES = {"show", "display", "perfetto", "plot", "explorers"}
 SCRIPTS = {"autograder.__main__", "autograder", "pallas_lite", "autograder.inside.worker"}  # others import these not
 

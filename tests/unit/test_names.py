@@ -1,5 +1,7 @@
 """Every public name of Pallas is here, or its absence says the nearest way; and nothing else is here by accident."""
 import pkgutil
+import subprocess
+import sys
 
 import pytest
 from jax.experimental import pallas as upstream_pl
@@ -44,6 +46,17 @@ def test_no_stray_names(module):
     ours, upstream = PAIRS[module]
     rooms = {m.name for m in pkgutil.iter_modules(pl.__path__)} if module == "pl" else set()
     assert public(ours) - public(upstream) - rooms - set(OTHER_VERSIONS[module]) == OURS[module] - rooms
+
+
+def test_what_draws_is_imported_when_something_is_drawn():
+    """matplotlib takes half a second, which who debugs a kernel, and each sandbox, would wait for."""
+    code = """if True:
+        import sys, pallas_lite as pl
+        drawing = {"matplotlib", "ipywidgets", "IPython"}
+        assert not drawing & {*sys.modules}, drawing & {*sys.modules}
+        pl.plot_grid, pl.explore
+        assert "matplotlib" in sys.modules"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_name_that_nobody_has_is_an_ordinary_error():

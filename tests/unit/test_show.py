@@ -7,7 +7,7 @@ import pytest
 
 import pallas_lite as pl
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
-from pallas_lite.show import DARK_PAGE, INKS, svg
+from pallas_lite.plot.page import DARK_PAGE, INKS, svg
 from tests.unit import loops
 
 
