@@ -5,6 +5,7 @@ measured in benchmarks/results/ and puts it into the pages; alone with --render 
 for something that is not here leaves its last results as they are.
 """
 import importlib
+import inspect
 import pkgutil
 import subprocess
 import sys
@@ -21,8 +22,11 @@ NAMES = [m.name for m in pkgutil.iter_modules(benchmarks.__path__) if not m.name
 def one(name: str, options: list[str], write: bool) -> int:
     """Runs it here. 0: measured; 3: not here."""
     report, start, day = benchmarks.Report(), time.monotonic(), date.today().isoformat()
+    measure = importlib.import_module(f"benchmarks.{name}").main
+    if options and "arguments" not in inspect.signature(measure).parameters:
+        sys.exit(f"{name} takes no options")
     try:
-        importlib.import_module(f"benchmarks.{name}").main(report, *([options] if options else []))
+        measure(report, *([options] if options else []))
     except benchmarks.NotHere as why:
         print(f"Not measured: {why}")
         return 3
@@ -44,7 +48,7 @@ def main(arguments: list[str]) -> int:
     arguments = arguments[write:]
     count = next((i for i, a in enumerate(arguments) if a.startswith("-")), len(arguments))
     chosen, options = arguments[:count], arguments[count:]
-    if "-h" in options[:1] or "--help" in options[:1]:
+    if not chosen and options[:1] in (["-h"], ["--help"]):
         print(f"{__doc__}\nBenchmarks: {', '.join(NAMES)}; only if named: {', '.join(_pages.LONG)}")
         return 0
     if unknown := set(chosen) - set(NAMES):
