@@ -3,7 +3,16 @@
     from autograder import check
     check("3.2", split)
 
-Start reading in exercise.py. `autograder --help` is the instructor's side.
+An answer in the notebook: exercise.py (what an exercise is), checks/ (one for each, with visible and hidden trials),
+predict.py and inside/draws/ (questions with numbers drawn for each learner), handle.py (how a check reaches the
+answer), checking.py and result.py (the verdict, shown), progress.py.
+
+A submission: submissions.py, transplant.py and needed.py (which cells run), sandbox.py, inside/ and remote.py (locked
+in, and asked through a pipe), replay.py, grade.py (a Report); batch.py, child.py and cluster.py (many), store.py and
+report.py (kept). What is made of reports: feedback.py, export.py; gradebook.py, shown.py and autograde.py (nbgrader).
+
+For authors and instructors: build.py with preprocessors.py and online.py, mutants/ with selftest.py (planted answers),
+similar.py with alike.py, doctor.py, course.py (the release); commands/ are the verbs of `autograder --help`.
 """
 from . import _cwd as _cwd  # before anything else is imported
 from .checking import check as check

@@ -34,9 +34,10 @@ PARTS = {
         commands
     """,
 }
-# Who reads how a pipeline is described, checked, timed and run need not read the other folders. Lines of code, some
-# 65 of them types.
-BUDGETS = {"": 2890, "manual": 685, "lowering": 1390, "pictures": 2240}
+# How many lines of code each part may have stands in docs/architecture.md, with the reasons.
+BUDGETS = dict(zip(("", "manual", "lowering", "pictures"), (int(n.replace(",", "")) for n in re.findall(
+    r"^\| `\S+/`[^|]* \| ([\d,]+) \|", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE)),
+    strict=True))
 PICTURES = {"show", "display", "perfetto", "plot", "explorers"}
 SCRIPTS = {"autograder.__main__", "autograder", "pallas_lite", "autograder.inside.worker"}  # others import these not
 
@@ -132,7 +133,8 @@ def test_the_line_budgets():
         if package == "pallas_lite" and path.name != "__init__.py":
             part = "pictures" if parts[0] in PICTURES else parts[0] if parts[0] in BUDGETS else ""
             counts[part] += code_lines(path)
-    assert not {p: f"{n} lines, {BUDGETS[p]} allowed" for p, n in counts.items() if n > BUDGETS[p]}
+    over = {part: f"{n} lines, {BUDGETS[part]} allowed" for part, n in counts.items() if n > BUDGETS[part]}
+    assert not over, f"{over}: simplify, or argue for more in docs/architecture.md, where the budgets are"
 
 
 # A chapter's source is as long as its notebook: one story, which is not cut in two.
@@ -140,8 +142,3 @@ def test_the_line_budgets():
 def test_a_file_has_400_lines_at_most(path):
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= (150 if name_of(path) == "pallas_lite.pipeline" else 400)
-
-
-def test_the_page_has_the_same_budgets():
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `\S+/`[^|]* \| ([\d,]+) \|", page, re.MULTILINE) == [f"{n:,}" for n in BUDGETS.values()]
