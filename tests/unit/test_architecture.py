@@ -79,13 +79,12 @@ def imports(name: str) -> set[str]:
 
 
 def line_of(name: str) -> int:
-    """On which line of its package's PARTS a module stands; a folder's word is good for all in it."""
+    """On which line of its package's PARTS a module stands; a folder's word is good for all in it, and for itself."""
     package, _, rest = name.partition(".")
-    for number, line in enumerate(PARTS[package].strip().splitlines()):
-        words = line.split()
-        inside = any(rest.startswith(f"{word}.") and f"{word}." not in line for word in words)
-        if rest in words or inside or f" {rest}." in f" {line}":  # the last: a folder is where its first module is
-            return number
+    lines = [line.split() for line in PARTS[package].strip().splitlines()]
+    for fits in (rest.__eq__, lambda word: rest.startswith(f"{word}."), lambda word: word.startswith(f"{rest}.")):
+        if found := [number for number, words in enumerate(lines) if any(map(fits, words))]:
+            return found[0]
     raise AssertionError(f"{name} has no place in PARTS: put it on the line of what it imports, or below")
 
 
