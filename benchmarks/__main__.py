@@ -32,6 +32,8 @@ def one(name: str, options: list[str], write: bool) -> int:
         return 3
     seconds = round(time.monotonic() - start)
     print(f"{name} took {seconds} s")
+    if write and (missing := _pages.shown(name) - {"run", *report.tables, *report.figures}):
+        sys.exit(f"not saved: pages show {', '.join(sorted(missing))} of {name}, which this run has not measured")
     if write:
         command = " ".join(["python -m benchmarks", name, *options])
         _pages.save(name, {"command": command, "machine": benchmarks.machine(), "date": day, "seconds": seconds,

@@ -19,6 +19,12 @@ def save(name: str, found: dict) -> None:
     (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def shown(name: str) -> set[str]:
+    """What the pages show of a benchmark."""
+    return {what for page in PAGES for which, what, _ in MARKED.findall(page.read_text(encoding="utf-8"))
+            if which == name}
+
+
 def text(name: str, what: str) -> str:
     """What stands between the markers."""
     path = RESULTS / f"{name}.json"
