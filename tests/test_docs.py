@@ -38,6 +38,14 @@ def test_files_that_a_page_names_are_there(page):
     assert not missing
 
 
+def test_tests_that_a_page_names_are_there():
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    there = {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
+    there |= {name for source in sources for name in re.findall(r"^def (test_\w+)", source, re.MULTILINE)}
+    named = {name for page in PAGES for name in re.findall(r"\btest_\w+", page.read_text(encoding="utf-8"))}
+    assert len(named) > 10 and not named - there
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
 def test_no_heading_is_empty_and_links_within_a_page_lead_to_one(page):
     text = re.sub(r"^ *```.*?^ *```", "code", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
