@@ -74,8 +74,8 @@ def cdiv(a: int, b: int) -> int:
 
 # Imported when they are first asked for: matplotlib takes as long as jax, and who debugs a kernel draws nothing.
 _PICTURES = {"block_tuner": "explorers", "derivation_stepper": "explorers", "explore": "explorers",
-             "schedule_explorer": "explorers", "plot_grid": "plot", "plot_roofline": "plot", "plot_slots": "plot",
-             "plot_sweep": "plot", "plot_timeline": "plot"}
+             "schedule_explorer": "explorers", "plot_grid": "plot", "plot_listing": "plot", "plot_roofline": "plot",
+             "plot_slots": "plot", "plot_sweep": "plot", "plot_timeline": "plot"}
 _ELSEWHERE = {
     "load": "Index the ref: x_ref[...] or x_ref[pl.ds(start, size)].",
     "store": "Index the ref: o_ref[...] = value.",
@@ -111,6 +111,7 @@ if _typing.TYPE_CHECKING:  # a type checker reads the names here, and says itsel
     from .explorers import explore as explore
     from .explorers import schedule_explorer as schedule_explorer
     from .plot import plot_grid as plot_grid
+    from .plot import plot_listing as plot_listing
     from .plot import plot_roofline as plot_roofline
     from .plot import plot_slots as plot_slots
     from .plot import plot_sweep as plot_sweep

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .call import Call
 from .errors import many
 from .schedule import Schedule, aligned
+from .show import View
 from .timeline import LANES, Timeline, unit_of
 from .traced import Traced
 
@@ -48,13 +49,15 @@ def about_call(call: Call) -> str:
     return f"{call.name}: a pallas_call. Call it on arrays; f.trace(…) shows what it would do on them.{done}"
 
 
-def picture(what: Schedule | Timeline | Traced | Call) -> "Figure | None":
-    """The slots of a schedule, a timeline, or of a call the arrays of the first three operands, cut into blocks."""
+def picture(what: Schedule | Timeline | View | Traced | Call) -> "Figure | None":
+    """The slots of a schedule, a timeline, a view's listing beside its timeline; of a call, its first three arrays."""
     from matplotlib.figure import Figure
 
-    from .plot import plot_grid, plot_slots, plot_timeline
+    from .plot import plot_grid, plot_listing, plot_slots, plot_timeline
     if isinstance(what, Timeline):
         return plot_timeline(what).get_figure(root=True)
+    if isinstance(what, View):
+        return plot_listing(what.timeline, hazards=what.hazards[:1], limit=what.limit).get_figure(root=True)
     if isinstance(what, Schedule):
         return plot_slots(what).get_figure(root=True) if what.steps and what.operands else None
     trace = what.last if isinstance(what, Call) else what
@@ -68,10 +71,11 @@ def picture(what: Schedule | Timeline | Traced | Call) -> "Figure | None":
 
 # What is shown -> its text in a terminal.
 TEXTS: dict[type, Any] = {
-    Schedule: Schedule.__str__, Timeline: lambda t: f"{t}\n\n{lanes(t)}", Traced: about, Call: about_call}
+    Schedule: Schedule.__str__, Timeline: lambda t: f"{t}\n\n{lanes(t)}", View: View.__str__, Traced: about,
+    Call: about_call}
 
 
-def display(what: Schedule | Timeline | Traced | Call) -> None:
+def display(what: Schedule | Timeline | View | Traced | Call) -> None:
     """What IPython calls for the last line of a cell."""
     from IPython import display, get_ipython  # late: nobody else needs it
     if not hasattr(get_ipython(), "kernel"):

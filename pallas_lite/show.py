@@ -1,9 +1,8 @@
 """show: one schedule in several views from one recording: verdict, values, listing, timeline, table.
 
-In a notebook the listing stands beside the timeline and the table; a terminal gets verdict, values, table and timeline.
+Verdict, values and table are text. In a notebook the listing and the timeline follow, side by side: display.py.
 """
 import contextlib
-import html
 import signal
 import threading
 import traceback
@@ -19,12 +18,10 @@ from .errors import HazardWarning, PallasLiteError, PipelineError
 from .hardware import TOY, Machine
 from .memory import InterpretParams
 from .schedule import Schedule
-from .timeline import Timeline, timeline, unit_of
+from .timeline import Timeline, timeline
 from .verify import Hazard, Hazards, verify
 
-MOST_VALUES, MOST_LINES = 8, 24  # of B; of a listing, before its middle is left out
-TEXT = "font:12px/1.3 monospace;white-space:pre;overflow-x:auto;margin:0 0 6px"
-SMALL = TEXT.replace("12px", "11px")  # so that a table fits beside the listing
+MOST_VALUES = 8  # of B
 
 
 @dataclass(frozen=True)
@@ -68,60 +65,8 @@ class View:
         blocks = 10.0 * np.arange(1, 1 + size[0])
         return f"A = {row(blocks)}\n{outcome(self.schedule, blocks)}"
 
-    def listing(self) -> list[tuple[str, str, str, str]]:
-        """Of each event: the line of the cell that called it, the modelled time (µs, ns) at which a copy or step starts
-        or a wait ends, the event, and what is wrong with it. The middle of a long one is left out."""
-        unit, _ = unit_of(self.timeline.total)
-        bad = {n: f"✗ {h.kind}" if n == h.events[-1] else "✗" for h in self.hazards[:1] for n in h.events}
-        rows = [(str(line or ""), f"{time / unit:.4g}", self.schedule.describe(e), bad.get(n, ""))
-                for n, (e, time, (line, _)) in enumerate(zip(
-                    self.schedule, self.timeline.times, self.schedule.calls or [(0, None)] * len(self.schedule),
-                    strict=True))]
-        if len(rows) <= MOST_LINES:
-            return rows
-        shown = {*range(MOST_LINES * 3 // 4), *range(len(rows) - MOST_LINES // 4, len(rows)), *sorted(bad)[:4]}
-        return [rows[n] if n in shown else ("", "", f"… {min(m for m in shown if m > n) - n} more lines", "")
-                for n in range(len(rows)) if n in shown or n - 1 in shown]
-
     def __str__(self) -> str:
         return "\n\n".join(filter(None, [self.verdict, self.values, self.table, str(self.timeline)]))
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from matplotlib.figure import Figure  # late: matplotlib takes half a second
-
-        from .plot import plot_timeline
-        from .plot.page import png
-        t = self.timeline
-        unit, name = unit_of(t.total)
-        # No bound here: for a loop whose order holds it up, the largest of the bounds is not what limits it.
-        title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
-        figure = Figure(figsize=(5.7, 2.2), layout="constrained")
-        plot_timeline(t, figure.add_subplot(), hazards=self.hazards[:1], limit=self.limit, title="", fold=12)
-        # A PNG: pages that clean HTML (GitHub's, or a notebook that nobody trusts yet) take the drawing out of an SVG.
-        picture = (f'<img alt="Timeline. {html.escape(title, quote=True)}" width="{96 * 5.7:.0f}" '
-                   f'style="max-width:100%;border-radius:6px" src="data:image/png;base64,{png(figure)}">')
-        table = self.schedule.table({n: "" for h in self.hazards[:1] for n in h.events[-1:]})
-        words = html.escape("\n".join(filter(None, [self.verdict, self.values])))
-        return (f'<div class="pallas-lite-view"><pre style="{TEXT}">{words}</pre>'
-                '<div style="display:flex;flex-wrap:wrap;gap:6px 16px;align-items:flex-start">'
-                f'<pre style="{TEXT}" class="pallas-lite-listing">{self._program(name)}</pre>'
-                f'<div style="flex:1 1 400px;min-width:0">'
-                f'<div style="{SMALL};font-weight:bold">{html.escape(title)}</div>{picture}'
-                f'<pre style="{SMALL};margin-top:6px">{html.escape(table)}</pre>'
-                '</div></div></div>')
-
-    def _program(self, unit: str) -> str:
-        """The listing as HTML. What is wrong stands behind its event, in bold: a sign and a word, not colour."""
-        rows = [("line" if self.schedule.calls else "", unit, "what the program does", ""), *self.listing()]
-        wide = [max(len(row[column]) for row in rows) for column in (0, 1)]
-        lines = []
-        for line, time, event, wrong in rows:
-            margin = f'<span style="opacity:.65">{line:>{wide[0]}} {time:>{wide[1]}}</span>  '
-            event = html.escape(event)
-            lines.append(margin + (f"<b>{event}  {html.escape(wrong)}</b>" if wrong else event))
-        return "\n".join(lines)
 
 
 class NoView(str):

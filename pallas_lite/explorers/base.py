@@ -3,6 +3,7 @@
 A subclass says what its controls are and what a setting means; here is how they reach the page. Where widgets do not
 run (GitHub, a printed page, a closed kernel) a still picture and a sentence stand in their place; a terminal gets text.
 """
+import base64
 import html
 import sys
 from collections.abc import Callable, Iterable
@@ -67,10 +68,6 @@ class Explorer:
             self._parts[what] = key, figure, laid_over(svg(figure.axes[0], what), [TOUCH, *over(figure.axes[0])])
         return self._parts[what][1:]
 
-    def beside(self) -> str:
-        """HTML that stands to the left of the still picture."""
-        return ""
-
     def make_controls(self, w: Any) -> dict:
         """The controls by name, set from `settings`; `w` is ipywidgets."""
         raise NotImplementedError
@@ -118,11 +115,8 @@ class Explorer:
                 for name, control in self.controls.items()]
         buttons = w.HBox([reset, *self.more_buttons(w)], layout={"flex_flow": "row wrap"})
         box = w.VBox(self.arrange(w, rows, buttons, [self._words, self._image, self._more]))
-        # Where this style arrives the widget lives, and the still picture that follows it is not needed.
-        still = f".pallas-lite-still-{box.model_id}"
-        hide = w.HTML(f"<style>{still}, .jp-OutputArea-child:has({still}) {{display: none}}</style>",
-                      layout={"display": "none"})
-        box.children = (*box.children, hide)
+        self._hide = w.HTML(layout={"display": "none"})  # arrives where the widget lives: there it hides the `still`
+        box.children = (*box.children, self._hide)
         self.redraw()
         return box
 
@@ -166,39 +160,41 @@ class Explorer:
 
     # -- display
 
-    def still(self, why: str) -> dict:
-        """Picture, result and a sentence, as every front end can show them: HTML, PNG and text."""
-        picture = png(self.figure())
-        mark = f"pallas-lite-still-{self.ui.model_id}" if "ui" in self.__dict__ else ""
-        # The other way round: in a notebook opened again, no "model not found" stands where the widget was.
-        dead = f".jp-OutputArea-child:not(:has(.widget-vbox)):has(+ .jp-OutputArea-child .{mark})"
-        hide = f"<style>{dead} {{display: none}}</style>" if mark else ""
-        words = "<br>".join(html.escape(line) for line in (self.headline, *self.details.splitlines()))
-        label = html.escape(f"{self.what} {self.headline}", quote=True)
-        image = f'<img alt="{label}" src="data:image/png;base64,{picture}" width="900" style="max-width:100%">'
-        page = (f'<div class="{mark}"><div style="display:flex;flex-wrap:wrap;gap:6px 16px">{self.beside()}'
-                f'<div style="flex:1 1 400px;min-width:0">{image}<p>{words}</p><p><i>{html.escape(why)}</i></p></div>'
-                f"</div>{hide}</div>")
-        return {"text/html": page, "image/png": picture, "text/plain": f"{self}\n\n{why}"}
-
-    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
-        try:
-            view = {WIDGET: {"version_major": 2, "version_minor": 0, "model_id": self.ui.model_id}}
-        except PallasLiteError as missing:
-            return self.still(f"A still picture: {missing}")
-        return self.still(f"A still picture: run this cell in JupyterLab to {self.to_do}.") | view
+    def still(self, why: str) -> list[tuple[dict, dict]]:
+        """Two outputs, data and metadata: the picture; the result and a sentence, in tags that no page cleans away."""
+        name = f"pallas-lite-{self.ui.model_id}" if "ui" in self.__dict__ else "pallas-lite"
+        picture, label = png(self.figure(), name), f"{self.what} {self.headline}"
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.details.splitlines())
+        words = (f'<b class="{name}">{html.escape(self.headline)}</b><ul class="{name}">{lines}</ul>'
+                 f'<i class="{name}">{html.escape(why)}</i>')
+        if "ui" in self.__dict__:
+            # The live widget hides both: in JupyterLab and Colab the picture is known by its first bytes, in VS Code,
+            # which gives it another address, by the text that stands for it.
+            first = picture[:(base64.b64decode(picture).index(name.encode()) + len(name)) // 3 * 4]
+            cell, quoted = ".jp-OutputArea-child", label.replace("\\", r"\\").replace('"', r"\"")
+            self._hide.value = (f'<style>.{name}, {cell}:has(.{name}), img[src^="data:image/png;base64,{first}"], '
+                                f'{cell}:has(img[src^="data:image/png;base64,{first}"]), '
+                                f'[data-vscode-theme-kind] img[alt="{quoted}"] {{display: none}}</style>')
+            # In JupyterLab, opened again, no "model not found" stands where the widget was.
+            dead = f"{cell}:not(:has(.widget-vbox)):has(+ {cell} + {cell} .{name})"
+            words += f"<style>{dead} {{display: none}}</style>" if _cell()[0] else ""
+        return [({"image/png": picture, "text/plain": label}, {"image/png": {"width": 864, "alt": label}}),
+                ({"text/html": words, "text/plain": f"{self}\n\n{why}"}, {})]
 
     def _ipython_display_(self) -> None:
-        """Two outputs. A saved page can hold the first and yet be unable to show it (no kernel, no network)."""
+        """The widget, then the still: a saved page can hold the widget and be unable to show it (no kernel)."""
         if _shell() is None:
             print(self)
             return
         from IPython.display import display
-
-        bundle = self._repr_mimebundle_()
-        if WIDGET in bundle:
-            display({WIDGET: bundle.pop(WIDGET), "text/html": "", "text/plain": ""}, raw=True)
-        display(bundle, raw=True)
+        try:
+            view = {"version_major": 2, "version_minor": 0, "model_id": self.ui.model_id}
+            display({WIDGET: view, "text/html": "", "text/plain": ""}, raw=True)
+            why = f"A still picture: run this cell in JupyterLab to {self.to_do}."
+        except PallasLiteError as missing:
+            why = f"A still picture: {missing}"
+        for data, metadata in self.still(why):
+            display(data, raw=True, metadata=metadata)
 
     def __repr__(self) -> str:
         return str(self)

@@ -16,10 +16,10 @@ from .. import by_hand
 from ..clock import play_of
 from ..errors import SpecError
 from ..hardware import TOY, Machine
-from ..plot import plot_timeline
+from ..plot import plot_listing, plot_timeline
 from ..plot.timeline import height
 from ..schedule import IN_START, OUT_START, OUT_WAIT, RUN, Schedule
-from ..show import TEXT, outcome, row
+from ..show import outcome, row
 from ..timeline import CORE, Timeline, timeline, unit_of
 from ..verify import Hazard, verify
 from .base import Explorer, button, fresh, laid_over, show_time, touch
@@ -274,10 +274,8 @@ class DerivationStepper(Explorer):
         return laid_over(drawing, self._touch(figure.axes[0], [self.line], now=True))
 
     def figure(self) -> Figure:
-        return self._draw(Figure(figsize=SIZE), self.line)
-
-    def beside(self) -> str:
-        return f'<pre style="{TEXT}">{html.escape(chr(10).join(self.lines()))}</pre>'
+        return plot_listing(self.timeline, hazards=self.hazards[:1], selected=self.line, limit=self._limit,
+                            most=MOST_LINES).figure
 
     # -- controls
 

@@ -127,10 +127,10 @@ def hover(page):
     boxes = sixth.find_elements(By.TAG_NAME, "rect")
     assert [box.value_of_css_property("stroke") for box in boxes] == ["none"] * 3  # a copy in, the run, a copy out
     page.rest_on(boxes[1])
-    page.wait(lambda: {box.value_of_css_property("stroke") for box in boxes} == {"rgb(17, 17, 17)"}, "the outline")
+    page.wait(lambda: {box.value_of_css_property("stroke") for box in boxes} == {"rgb(34, 34, 34)"}, "the outline")
     page.shot("schedule-hover")
     chosen = cell.find_elements(By.CSS_SELECTOR, ".pallas-lite-touch.now rect")
-    assert {box.value_of_css_property("stroke") for box in chosen} == {"rgb(17, 17, 17)"}
+    assert {box.value_of_css_property("stroke") for box in chosen} == {"rgb(34, 34, 34)"}
 
 
 def rerun(page):

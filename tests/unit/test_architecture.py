@@ -18,7 +18,8 @@ PARTS = {
         lowering.tiles lowering.tpu lowering.gpu lowering.triton lowering.replay lowering.mosaic_gpu
         lowering.stages lowering.libtpu lowering.mosaic lowering.cuda lowering.platforms
         clock causes perfetto timeline
-        plot.look plot.timeline plot.roofline plot.grid plot.slots plot.sweep plot.choices plot.page plot
+        plot.look plot.timeline plot.roofline plot.grid plot.slots plot.sweep plot.choices plot.listing plot.page
+        plot
         traced call show display tpu
         explorers.base explorers.schedule explorers.grid explorers.stepper explorers.tuner explorers.choices
         explorers.opening explorers

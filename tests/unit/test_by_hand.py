@@ -210,7 +210,7 @@ def test_a_block_that_no_copy_goes_to_is_named(sent, text):
             pl.copy_out_wait(Y[0])
     schedule = pl.record(loop, 4)
     assert pl.verify(schedule) == []  # no choice of moments changes it
-    assert pl.show(loop, 4).verdict.startswith("✗ step 0: " + text) and "<img" in pl.show(loop, 4)._repr_html_()
+    assert pl.show(loop, 4).verdict.startswith("✗ step 0: " + text)
     with pytest.warns(pl.HazardWarning, match=re.escape("loop: step 0: " + text)) as caught:
         got = pl.execute(schedule, BLOCKS)
     assert [h.kind for h in caught[0].message.hazards] == ["unwritten"]

@@ -220,9 +220,9 @@ def test_of_too_many_choices_the_nearest_are_modelled(monkeypatch):
 def test_still_picture_text_and_end(tuner):
     before = set(widget._instances)
     other = pl.explore(matmul, X, X, view="tuner", bm=(64, 128))
-    bundle = other._repr_mimebundle_()
-    assert other.headline in bundle["text/html"] and bundle["image/png"].startswith("iVBOR")
-    assert bundle["text/plain"].startswith("matmul(…, bm=128) on TPU v5e\n✓ ")
+    picture, words = (data for data, _ in other.still("A still picture."))
+    assert other.headline in words["text/html"] and picture["image/png"].startswith("iVBOR")
+    assert words["text/plain"].startswith("matmul(…, bm=128) on TPU v5e\n✓ ")
     other.close()
     assert set(widget._instances) == before
 

@@ -108,18 +108,20 @@ def test_text_lanes_say_when_each_copy_and_step_begins(alpha):
 
 
 def test_a_page_without_a_kernel_keeps_text_and_picture_even_when_it_is_cleaned(outputs):
-    for what in (pl.timeline(pl.record(loops.rolled, 6)), add(512)):
+    for what in (pl.timeline(pl.record(loops.rolled, 6)), add(512), pl.show(loops.rolled, 3)):
         what._ipython_display_()
     cell = nbformat.v4.new_code_cell("what", outputs=[
         nbformat.v4.new_output("display_data", data, metadata=metadata or {}) for data, metadata in outputs])
     page, _ = HTMLExporter(sanitize_html=True).from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
     body = page[page.index("<body"):]
-    assert body.count('src="data:image/png;base64,') == 2
+    assert body.count('src="data:image/png;base64,') == 3
     assert "core busy 75%" in body and "add: grid 4 × 4, 16 steps" in body
     assert not re.search(r'src="http|<script[^>]*src=|&lt;img', body)
 
 
-def test_a_view_brings_its_picture_along():
-    page = pl.show(loops.one_slot, 4)._repr_html_()
-    assert re.search(r'<img alt="Timeline. one_slot on toy: [^"]*" [^>]*src="data:image/png;base64,iVBOR', page)
-    assert not re.search("<script|<svg|https?:", page)
+def test_a_view_is_text_and_its_listing_beside_the_timeline(outputs):
+    view = pl.show(loops.one_slot, 4)
+    view._ipython_display_()
+    (text, _), (picture, look) = outputs
+    assert text == {"text/plain": str(view)} and picture["image/png"].startswith("iVBOR")
+    assert look["image/png"] == {"width": 864, "alt": f"Picture. {view.verdict.splitlines()[0]}"}

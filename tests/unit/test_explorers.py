@@ -2,6 +2,7 @@
 import builtins
 import gc
 import html
+import re
 import subprocess
 import sys
 
@@ -15,8 +16,6 @@ from nbconvert import HTMLExporter
 
 import pallas_lite as pl
 from pallas_lite.explorers import base
-
-SHOWN = "pallas-lite-still"
 
 
 @pytest.fixture
@@ -152,13 +151,65 @@ def test_a_cell_that_runs_again_keeps_the_sliders_and_closes_the_old_widget(monk
     assert pl.schedule_explorer(8).settings["depth"] == 4
 
 
-def test_the_bundle_has_widget_html_png_and_text(explorer):
-    bundle = explorer._repr_mimebundle_()
-    assert bundle[base.WIDGET]["model_id"] == explorer.ui.model_id
-    assert explorer.headline in bundle["text/html"] and 'alt="Timeline' in bundle["text/html"]
-    assert bundle["image/png"].startswith("iVBOR")
-    assert bundle["text/plain"].startswith("N = 8 steps, depth 2, α = 0 µs, β = 1 GB/s, F = 1 Gop/s")
-    assert "VBox(" not in str(bundle)
+@pytest.fixture
+def outputs(monkeypatch):
+    """What a cell puts out: nbformat's own outputs."""
+    made = []
+    monkeypatch.setattr(base, "_shell", lambda: True)
+    monkeypatch.setattr(base, "_cell", lambda: (None, None))
+    monkeypatch.setattr("IPython.display.display", lambda data, raw, metadata=None: made.append(
+        nbformat.v4.new_output("display_data", data, metadata=metadata or {})))
+    return made
+
+
+def test_a_cell_has_the_widget_then_a_picture_then_words(explorer, outputs):
+    explorer._ipython_display_()
+    widget, picture, words = (output["data"] for output in outputs)
+    assert widget[base.WIDGET]["model_id"] == explorer.ui.model_id and not widget["text/plain"] + widget["text/html"]
+    assert list(picture) == ["image/png", "text/plain"] and picture["image/png"].startswith("iVBOR")
+    assert picture["text/plain"] == outputs[1]["metadata"]["image/png"]["alt"] == f"{explorer.what} {explorer.headline}"
+    assert list(words) == ["text/html", "text/plain"] and explorer.headline in words["text/html"]
+    assert words["text/plain"].startswith("N = 8 steps, depth 2, α = 0 µs, β = 1 GB/s, F = 1 Gop/s")
+    assert "run this cell in JupyterLab to move the sliders" in words["text/plain"]
+    nbformat.validate(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=outputs)]))
+
+
+# What a front end takes of an output, by its own list: pages (nbconvert's, so nbviewer's; JupyterLab without a kernel),
+# print by LaTeX, a terminal. Those that clean pages keep image/png, text, and the tags b, i, ul, li.
+FRONT_ENDS = {"pages": ["text/html", "image/svg+xml", "image/png", "text/plain"], "LaTeX": ["image/png", "text/plain"],
+              "terminal": ["text/plain"]}
+
+
+@pytest.mark.parametrize("make", [pl.schedule_explorer, pl.derivation_stepper, pl.block_tuner])
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+def test_every_front_end_finds_a_sentence_and_a_picture_if_it_can_show_one(make, front_end, outputs):
+    made = make()
+    made._ipython_display_()
+    taken = [next(kind for kind in FRONT_ENDS[front_end] if kind in output["data"]) for output in outputs]
+    shown = "".join(output["data"][kind] for output, kind in zip(outputs, taken, strict=True))
+    assert "run this cell in JupyterLab to" in shown and html.escape(made.headline) in shown
+    assert ("image/png" in taken) == (front_end != "terminal")
+    assert "VBox(" not in shown and type(made).__name__ not in shown
+    made.close()
+
+
+def test_the_live_widget_hides_the_still_by_what_only_it_has(explorer, outputs):
+    explorer._ipython_display_()
+    first = re.search(r'img\[src\^="data:image/png;base64,(.*?)"', explorer._hide.value)[1]
+    assert outputs[1]["data"]["image/png"].startswith(first)
+    assert f".pallas-lite-{explorer.ui.model_id}," in explorer._hide.value
+    other = pl.schedule_explorer(8, 2)
+    assert other.ui and not other.still("")[0][0]["image/png"].startswith(first)
+    other.close()
+
+
+def test_only_core_widgets_are_used_so_nothing_is_fetched(explorer):
+    kinds, todo = set(), [explorer.ui]
+    while todo:
+        at = todo.pop()
+        kinds.add(at._model_module)
+        todo += getattr(at, "children", ())
+    assert kinds == {"@jupyter-widgets/controls"}, "those that JupyterLab, Colab and VS Code have built in"
 
 
 def test_importing_the_package_does_not_load_the_widgets():
@@ -177,17 +228,17 @@ def test_in_a_terminal_it_is_text(capsys):
     assert "5 µs modelled" in out and "copy_in start" in out
 
 
-def test_without_ipywidgets_there_is_a_picture_and_the_way_to_install(monkeypatch):
+def test_without_ipywidgets_there_is_a_picture_and_the_way_to_install(monkeypatch, outputs):
     real = builtins.__import__
 
-    def missing(name, *rest):
+    def missing(name, *rest, **more):
         if name == "ipywidgets":
             raise ImportError(name)
-        return real(name, *rest)
+        return real(name, *rest, **more)
     monkeypatch.setattr(builtins, "__import__", missing)
-    bundle = pl.schedule_explorer()._repr_mimebundle_()
-    assert base.WIDGET not in bundle
-    assert "pip install ipywidgets" in bundle["text/html"] and "pip install ipywidgets" in bundle["text/plain"]
+    pl.schedule_explorer()._ipython_display_()
+    assert not any(base.WIDGET in output["data"] for output in outputs) and "image/png" in outputs[0]["data"]
+    assert all("pip install ipywidgets" in outputs[1]["data"][kind] for kind in ("text/html", "text/plain"))
 
 
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"depth": 9}, {"steps": 2.5}, {"beta": 0.0}, {"alpha": -1e-6}])
@@ -198,22 +249,28 @@ def test_numbers_out_of_range_are_refused(wrong):
 
 @pytest.fixture(scope="module")
 def executed():
-    """A notebook with an explorer as its cell's last line, run in a kernel."""
-    cell = nbformat.v4.new_code_cell("import pallas_lite as pl\npl.schedule_explorer(8, 2)")
-    return NotebookClient(nbformat.v4.new_notebook(cells=[cell]), timeout=120).execute()
+    """A notebook with an explorer, and a view, as their cells' last lines, run in a kernel."""
+    cells = map(nbformat.v4.new_code_cell, ["import pallas_lite as pl\npl.schedule_explorer(8, 2)", """
+def loop(N, A, X, Y, B):
+    pl.copy_in_start(A[0], X[0])
+pl.show(loop, 1)"""])
+    return NotebookClient(nbformat.v4.new_notebook(cells=list(cells)), timeout=120).execute()
 
 
 @pytest.mark.classroom
+@pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize("state", ["absent", "present"])
-def test_a_page_without_a_kernel_shows_picture_and_sentence(executed, state):
+def test_a_page_without_a_kernel_shows_pictures_and_sentences(executed, state, clean):
     notebook = executed.copy()
+    nbformat.validate(notebook)
     assert notebook.metadata.widgets, "nbclient stores the state of widgets"
     if state == "absent":
         notebook.metadata = {k: v for k, v in notebook.metadata.items() if k != "widgets"}
-    page, _ = HTMLExporter().from_notebook_node(notebook)
+    page, _ = HTMLExporter(sanitize_html=clean).from_notebook_node(notebook)
     body = page[page.index("<main"):] if "<main" in page else page[page.index("<body"):]
-    # One picture that needs no network: with the state present, the widget's script may find none.
-    assert body.count("<img alt=\"Timeline") == 1 and "data:image/png;base64" in body
-    assert "run this cell in JupyterLab to move the sliders" in body
-    assert "VBox(" not in body and "ScheduleExplorer" not in body
-    assert (f'"{executed.cells[0].outputs[0].data[base.WIDGET]["model_id"]}"' in body) == (state == "present")
+    # Pictures that need no network: with the state present, the widget's script may find none.
+    assert body.count('src="data:image/png;base64,') == 2
+    assert "run this cell in JupyterLab to move the sliders" in body and "✗ step 0: the copy_in of A[0]" in body
+    assert not re.search("VBox\\(|ScheduleExplorer|View\\(|&lt;(div|img|style|pre|b|ul|i)\\b", body)
+    view = f'"{executed.cells[0].outputs[0].data[base.WIDGET]["model_id"]}"'
+    assert (view in body) == (state == "present")

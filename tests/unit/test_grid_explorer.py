@@ -138,9 +138,9 @@ def test_still_picture_text_and_end():
     call, shape = matmul(256)
     before = set(widget._instances)
     explorer = pl.explore(call.trace(shape, shape))  # a trace will do
-    bundle = explorer._repr_mimebundle_()
-    assert explorer.headline in bundle["text/html"] and bundle["image/png"].startswith("iVBOR")
-    assert "1. copy_in_start(" in bundle["text/plain"]
+    picture, words = (data for data, _ in explorer.still("A still picture."))
+    assert explorer.headline in words["text/html"] and picture["image/png"].startswith("iVBOR")
+    assert "1. copy_in_start(" in words["text/plain"]
     explorer.close()
     assert set(widget._instances) == before
 

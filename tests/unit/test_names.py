@@ -16,8 +16,9 @@ OURS = {
     "pl": {"BlockIndexError", "Event", "Hazard", "HazardWarning", "InterpretParams", "NotSupportedError",
            "PallasLiteError", "PipelineError", "Rolled", "Schedule", "SpecError", "Timeline", "View", "block_tuner",
            "compute", "copy_in_start", "copy_in_wait", "copy_out_start", "copy_out_wait", "derivation_stepper",
-           "execute", "explore", "hardware", "observe_calls", "plot_grid", "plot_roofline", "plot_slots", "plot_sweep",
-           "plot_timeline", "provenance", "record", "schedule_explorer", "show", "timeline", "verify"},
+           "execute", "explore", "hardware", "observe_calls", "plot_grid", "plot_listing", "plot_roofline",
+           "plot_slots", "plot_sweep", "plot_timeline", "provenance", "record", "schedule_explorer", "show", "timeline",
+           "verify"},
     "pltpu": {"AsyncCopy"},
 }
 PAIRS = {"pl": (pl, upstream_pl), "pltpu": (pltpu, upstream_pltpu)}

@@ -67,7 +67,7 @@ def add(n, depth=2):
 
 def racy(loop, draw, steps=4):
     view = pl.show(loop, steps)
-    return draw(view.timeline if draw is pl.plot_timeline else view.schedule, hazards=view.hazards[:1])
+    return draw(view.schedule if draw is pl.plot_slots else view.timeline, hazards=view.hazards[:1])
 
 
 FAR = TOY.with_(alpha=3e-6)
@@ -87,6 +87,8 @@ PICTURES = {
     "grid_sheets": lambda: pl.plot_grid(reduction(), "x"),
     "roofline": lambda: pl.plot_roofline(TPU_V5E, {"add": add(512).timeline(TPU_V5E), "matmul": matmul().schedule}),
     "sweep": lambda: pl.plot_sweep({d: {n: add(n, d).timeline(TPU_V5E) for n in (256, 512, 1024)} for d in (1, 2)}),
+    "listing": lambda: pl.plot_listing(pl.timeline(pl.record(loops.rolled, 3), FAR), selected=6),
+    "listing_never_waited": lambda: racy(loops.no_wait_out, pl.plot_listing),
     "choices": lambda: plot_choices(
         {"block": {n: Choice(t.total, "it does not fit" if t.hazards else "") for n in (128, 256, 512, 1024, 2048)
                    for t in [add(n, 2).timeline(TPU_V5E)]},
@@ -95,7 +97,7 @@ PICTURES = {
          "order": {"ij": Choice(add(512, 2).timeline(TPU_V5E).total), "ji": None}},
         {"block": 512, "depth": 2, "order": "ij"}, best=add(512, 3).timeline(TPU_V5E).total),
 }
-DARK = ["timeline_read_before_wait", "slots_gather", "grid_gather", "sweep", "choices"]
+DARK = ["timeline_read_before_wait", "slots_gather", "grid_gather", "sweep", "choices", "listing"]
 
 
 @pytest.mark.parametrize("name", PICTURES)

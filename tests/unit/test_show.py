@@ -1,21 +1,20 @@
 """What `show` says of a schedule beside verdict and timeline: values, and the program with its lines."""
-import html
 import re
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import pallas_lite as pl
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
+from pallas_lite.plot.listing import lines_of
 from pallas_lite.plot.page import DARK_PAGE, INKS, svg
 from tests.unit import loops
 
 
-def lines_of(view):
-    """The listing as the page has it: header and rows as (line, time, text), blanks for what is not there."""
-    listing = re.search(r'class="pallas-lite-listing">(.*?)</pre>', view._repr_html_(), re.DOTALL)[1]
-    rows = [re.match(r"<span[^>]*>(.*?)</span>  (.*)", row).groups() for row in listing.split("\n")]
-    return [(margin.split(), html.unescape(re.sub("<.*?>", "", text))) for margin, text in rows]
+def listing(view):
+    """The program of a view: rows as (line, time, text with what is wrong)."""
+    return [(row.code, row.time, f"{row.text}  {row.wrong}".rstrip()) for row in lines_of(view.timeline, view.hazards)]
 
 
 def blocking(N, A, X, Y, B):
@@ -29,12 +28,11 @@ def blocking(N, A, X, Y, B):
 
 def test_each_event_stands_with_its_line_and_its_time():
     view, first = pl.show(blocking, 2, depth=1), blocking.__code__.co_firstlineno
-    header, *rows = lines_of(view)
-    assert header == (["line", "µs"], "what the program does")
-    assert "\n".join(text for _, text in rows) == view.schedule.listing()
-    assert [int(line) - first for (line, _), _ in rows] == [2, 3, 4, 5, 6] * 2
+    rows = listing(view)
+    assert "\n".join(text for *_, text in rows) == view.schedule.listing()
+    assert [int(line) - first for line, *_ in rows] == [2, 3, 4, 5, 6] * 2
     # A copy or a step when it starts, a wait when it is over; on the toy machine everything takes 1 µs.
-    assert [time for (_, time), _ in rows] == ["0", "1", "1", "2", "3", "3", "4", "4", "5", "6"]
+    assert [time for _, time, _ in rows] == ["0", "1", "1", "2", "3", "3", "4", "4", "5", "6"]
 
 
 def test_a_helper_s_events_stand_with_the_loop_s_own_line():
@@ -49,15 +47,15 @@ def test_a_helper_s_events_stand_with_the_loop_s_own_line():
 
 def test_the_listing_marks_what_the_verdict_names():
     view = pl.show(loops.no_wait_in, 4)
-    kind, events, texts = view.hazards[0].kind, view.hazards[0].events, [text for _, text in lines_of(view)[1:]]
+    kind, events, texts = view.hazards[0].kind, view.hazards[0].events, [text for *_, text in listing(view)]
     assert [n for n, text in enumerate(texts) if "✗" in text] == sorted(events) != []
     assert texts[events[-1]].endswith(f"✗ {kind}") and kind in view.table
-    assert not any("✗" in text for _, text in lines_of(pl.show(loops.rolled, 4)))
+    assert not any("✗" in text for *_, text in listing(pl.show(loops.rolled, 4)))
 
 
 def test_a_long_listing_leaves_its_middle_out_and_keeps_what_is_marked():
-    texts = [text for _, text in lines_of(pl.show(loops.rolled, 50))]
-    assert len(texts) == 1 + 24 + 1 and "… 226 more lines" in texts and "copy_out_wait" in texts[-1]
+    texts = [text for *_, text in listing(pl.show(loops.rolled, 50))]
+    assert len(texts) == 24 + 1 and "… 226 more lines" in texts and "copy_out_wait" in texts[-1]
 
     def wrong_once(N, A, X, Y, B):
         for i in range(N):
@@ -66,7 +64,7 @@ def test_a_long_listing_leaves_its_middle_out_and_keeps_what_is_marked():
                 verb(X[0])
             copy_out_start(Y[0], B[i])
             copy_out_wait(Y[0])
-    texts = [text for _, text in lines_of(pl.show(wrong_once, 40, depth=1))]
+    texts = [text for *_, text in listing(pl.show(wrong_once, 40, depth=1))]
     assert "run step 20 on X[0], Y[0]  ✗ read before wait" in texts and sum("more lines" in text for text in texts) == 2
 
 
@@ -78,7 +76,6 @@ def test_a_long_listing_leaves_its_middle_out_and_keeps_what_is_marked():
 def test_values_say_what_the_moments_of_copies_can_change(loop, steps, said):
     view = pl.show(loop, steps)
     assert said in view.values and view.values in str(view)
-    assert view.values.split("\n")[-1] in view._repr_html_()
 
 
 def test_no_values_where_none_are_known_or_they_are_too_many():
@@ -93,7 +90,7 @@ def test_no_values_where_none_are_known_or_they_are_too_many():
                           in_specs=[pl.BlockSpec((2,), lambda i: i)], out_specs=pl.BlockSpec((2,), lambda i: i))
     views = pl.show(doubled, 1), pl.show(loops.rolled, 0), pl.show(loops.rolled, 9), pl.show(call.trace(x).schedule)
     assert [view.values for view in views] == [""] * 4
-    assert all(len(margin) == 1 for margin, _ in lines_of(views[3])), "a time, and no line"
+    assert all(time and not line for line, time, _ in listing(views[3])), "a time, and no line"
 
 
 def test_a_kernel_that_compute_is_given_runs_in_place_of_execute_s():
@@ -117,3 +114,30 @@ def test_a_drawing_has_no_ink_that_a_dark_page_cannot_change():
     bare = re.sub(r"var\(.*?\)", "", text).lower()
     assert not [ink for ink in INKS if ink.lower() in bare] and "#56b4e9" in bare, "boxes keep their colours"
     assert all(f"--pallas-lite-{ink[1:].lower()}: {dark}" in DARK_PAGE for ink, dark in INKS.items())
+
+
+def test_the_listing_has_the_colours_of_its_timeline():
+    view = pl.show(loops.rolled, 3)
+    ax = pl.plot_listing(view.timeline)
+    beside = next(other for other in ax.figure.axes if other is not ax)
+    drawn = {tuple(colour) for boxes in beside.collections for colour in boxes.get_facecolor() if colour[3] == 1}
+    filled, _, hollow = ax.collections
+    starts = [e for e in view.schedule if not e.verb.endswith("wait")]
+    assert len(filled.get_paths()) == len(starts) and {tuple(c) for c in filled.get_facecolor()} <= drawn
+    # A wait has the colour of the copy that it waits for.
+    rows = dict(zip([n for n, e in enumerate(view.schedule) if e.verb.endswith("wait")], hollow.get_edgecolor(),
+                    strict=True))
+    copies = dict(zip([n for n, e in enumerate(view.schedule) if not e.verb.endswith("wait")], filled.get_facecolor(),
+                      strict=True))
+    assert all(tuple(rows[n]) == tuple(copies[view.schedule.copy_of[n]]) for n in rows) and len(rows) == 6
+
+
+def test_a_listing_takes_axes_and_fits_into_them():
+    ax = Figure(figsize=(4, 3), dpi=400).add_subplot()
+    t = pl.show(loops.no_wait_in, 4).timeline
+    assert pl.plot_listing(t, ax, hazards=pl.verify(t.schedule)) is ax and ax.figure.axes == [ax]
+    ax.figure.draw_without_rendering()
+    box = ax.get_window_extent()
+    assert all(box.x0 - 8 <= b.x0 and b.x1 <= box.x1 + 8 for b in (text.get_window_extent() for text in ax.texts))
+    with pytest.raises(pl.SpecError, match="plot_listing takes a timeline"):
+        pl.plot_listing(t.schedule)

@@ -115,9 +115,9 @@ def test_the_bound_and_the_time_are_the_timelines(tuner):
 def test_still_picture_text_and_end():
     before = set(widget._instances)
     tuner = pl.block_tuner(512, 512, 512)
-    bundle = tuner._repr_mimebundle_()
-    assert tuner.headline in bundle["text/html"] and bundle["image/png"].startswith("iVBOR")
-    assert bundle["text/plain"].startswith("x[512, 512] @ w[512, 512] in bfloat16, bm = 256")
+    picture, words = (data for data, _ in tuner.still("A still picture."))
+    assert tuner.headline in words["text/html"] and picture["image/png"].startswith("iVBOR")
+    assert words["text/plain"].startswith("x[512, 512] @ w[512, 512] in bfloat16, bm = 256")
     tuner.close()
     assert set(widget._instances) == before
 

@@ -1,0 +1,87 @@
+"""listing: a Timeline -> its program line by line, in the timeline's colours, beside the timeline itself."""
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+
+from ..errors import expect
+from ..schedule import IN_WAIT, OUT_WAIT
+from ..timeline import Timeline, unit_of
+from ..verify import Hazard
+from .look import PALETTE, box, ink_of
+from .timeline import plot_timeline, visits
+
+LETTER, HIGH = 0.072, 0.165  # inches of a letter and of a line, at 8.5 points
+POINTS = 8.5
+
+
+class Line(NamedTuple):
+    """One event of a program. Its number is -1 where lines are left out."""
+
+    event: int
+    code: str  # the line of the cell that called it
+    time: str  # modelled, at which a copy or step starts, or a wait ends
+    text: str
+    wrong: str = ""
+
+
+def lines_of(timeline: Timeline, hazards: list[Hazard] = (), most: int = 24) -> list[Line]:
+    """The events of a program, with what is wrong with them. The middle of a long one is left out."""
+    schedule, (unit, _) = timeline.schedule, unit_of(timeline.total)
+    bad = {n: f"✗ {h.kind}" if n == h.events[-1] else "✗" for h in hazards[:1] for n in h.events}
+    found = [Line(n, str(line or ""), f"{time / unit:.4g}", schedule.describe(e), bad.get(n, ""))
+             for n, (e, time, (line, _)) in enumerate(zip(
+                 schedule, timeline.times, schedule.calls or [(0, None)] * len(schedule), strict=True))]
+    if len(found) <= most:
+        return found
+    shown = {*range(most * 3 // 4), *range(len(found) - most // 4, len(found)), *sorted(bad)[:4]}
+    return [found[n] if n in shown else Line(-1, "", "", f"… {min(m for m in shown if m > n) - n} more lines")
+            for n in range(len(found)) if n in shown or n - 1 in shown]
+
+
+def plot_listing(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Hazard] = (), selected: int | None = None,
+                 limit: float | None = None, most: int = 24) -> Axes:
+    """The program, a line for each event: its line in the cell, when it happens (modelled), what it does.
+
+    A box has the colour that the copy or the step has in `plot_timeline`; a hollow one is a wait for that copy. Without
+    `ax` the timeline stands beside it, to `limit` if that is given. `hazards` (of `verify`) and the `selected` event
+    are marked in both. Of more than `most` lines the middle is left out.
+    """
+    expect(Timeline, timeline, "plot_listing takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
+    lines = lines_of(timeline, hazards, most)
+    head = Line(-1, "line" if timeline.schedule.calls else "", unit_of(timeline.total)[1], "what the program does")
+    codes, times = (max(len(row[column]) for row in (head, *lines)) for column in (1, 2))
+    texts = codes + times + 4.5  # where the texts begin, in letters: two for gaps, two for the box
+    wide = texts + max(len(row.text) + 2 + len(row.wrong) for row in (head, *lines))
+    if ax is None:
+        left, high = min(wide * LETTER, 4.4), max(HIGH * (len(lines) + 1), 2.1) + 0.1
+        figure = Figure(figsize=(9, high))
+        ax = figure.add_axes((0.005, 0.05 / high, left / 9, 1 - 0.1 / high))
+        beside = figure.add_axes(((left + 0.75) / 9, 1 - 1.65 / high, (9 - left - 0.85) / 9, 1.6 / high))
+        plot_timeline(timeline, beside, hazards=hazards[:1], title="", fold=12, selected=selected, limit=limit)
+    size = ax.get_position()
+    inches = size.width * ax.figure.get_figwidth(), size.height * ax.figure.get_figheight()
+    points = POINTS * min(1, inches[0] / wide / LETTER, inches[1] / (len(lines) + 1) / HIGH)
+    ink, visit, copy = ink_of(ax), visits(timeline.schedule), timeline.play.copy
+    ax.set(xlim=(0, inches[0] / LETTER * POINTS / points), ylim=(inches[1] / HIGH * POINTS / points - 1.5, -1.5))
+    ax.set_axis_off()
+    filled, hollow = [], []
+    for y, row in enumerate((head, *lines), -1):
+        soft = {"fontsize": points, "family": "monospace", "va": "center", "color": ink.soft}
+        ax.text(codes, y, row.code, ha="right", **soft)
+        ax.text(codes + times + 1, y, row.time, ha="right", **soft)
+        strong = {"color": ink.mark, "weight": "bold"} if row.wrong else {"color": ink.strong}
+        ax.text(texts, y, f"{row.text}  {row.wrong}".rstrip(), **{**soft, **strong})
+        if row.event >= 0:
+            waits = timeline.schedule[row.event].verb in (IN_WAIT, OUT_WAIT)
+            colour = PALETTE[visit[max(copy[row.event], row.event * (not waits))] % len(PALETTE)]
+            (hollow if waits else filled).append((box(codes + times + 2, 1.6, y, 0.33), colour))
+        if selected is not None and row.event == selected:
+            ax.axhspan(y - 0.5, y + 0.5, color=ink.strong, alpha=0.12, lw=0)
+    ax.add_collection(PolyCollection([b for b, _ in filled], facecolors=[c for _, c in filled], edgecolors=ink.strong,
+                                     linewidths=0.6), autolim=False)
+    for width, colours in ((3.2, [ink.soft] * len(hollow)), (2, [c for _, c in hollow])):  # pale ones need an outline
+        ax.add_collection(PolyCollection([b for b, _ in hollow], facecolors="none", edgecolors=colours,
+                                         linewidths=width), autolim=False)
+    return ax
