@@ -16,7 +16,9 @@ MARKED = re.compile(r"<!-- measured: (\w+)\.(\w+) -->(.*?)<!-- /measured -->", r
 
 def save(name: str, found: dict) -> None:
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    lines = json.dumps(found, indent=1, ensure_ascii=False)  # and a row of a table in one line
+    rows = re.sub(r'\[\n +("[^\[\]]*")\n +\]', lambda m: "[" + re.sub(r",\n +", ", ", m[1]) + "]", lines)
+    (RESULTS / f"{name}.json").write_text(rows + "\n", encoding="utf-8")
 
 
 def shown(name: str) -> set[str]:
