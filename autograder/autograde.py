@@ -4,8 +4,8 @@ nbgrader converts each notebook twice. First `GradeSubmission` has the whole sub
 a process of its own and its sandbox, and gives our notebook with the results in it (shown.py); then `SaveMarks` puts
 them into the gradebook. So no student's code runs in nbgrader's process, and the marks are those of the command.
 """
+import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,7 +24,8 @@ from .exercise import EXERCISES
 from .grade import Report
 from .gradebook import enter_marks, opened
 from .shown import output, show
-from .transplant import Unreadable, collect, read_notebook, recognise
+from .submissions import notebooks_below
+from .transplant import Unreadable, collect, load, read_notebook, recognise
 
 
 class NotGraded(Exception):
@@ -123,11 +124,9 @@ class Submissions(NotebookExporter):
             # A copy, since `grade` takes the name of a folder for the student's, and ours is the unit's.
             submitted, out = Path(temporary, "submitted"), Path(temporary, "results")
             for folder in folders:
-                (submitted / folder.parent.name).mkdir(parents=True)
-                for path in notebooks(folder):
-                    target = submitted / folder.parent.name / path.relative_to(folder)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(path, target)
+                target = submitted / folder.parent.name
+                target.mkdir(parents=True)
+                _copy(folder, target)
             # -P: no module from the folder that nbgrader runs in, where submissions may lie.
             command = [sys.executable, "-P", "-m", "autograder", "grade", str(submitted), "--out", str(out),
                        "--gradebook", "none", "--timeout", str(self.timeout), "--release", self.course.release]
@@ -152,10 +151,20 @@ def _unknown(notebook: Notebook, report: Report) -> bool:
                for t in notebook.tests.values())
 
 
-def notebooks(folder: Path) -> list[Path]:
-    """What was handed in. A link out of the folder could lead to another student's answers."""
-    inside = folder.resolve()
-    return sorted(p for p in folder.rglob("*.ipynb") if p.is_file() and p.resolve().is_relative_to(inside))
+def _copy(folder: Path, target: Path) -> None:
+    """What was handed in. What cannot be read is a link there, so that `grade` knows that it is not missing."""
+    folder = folder.resolve()
+    found, lost = notebooks_below(folder)
+    for path in found:
+        copy = target / path.relative_to(folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            copy.write_bytes(load(path))
+        except Unreadable:
+            copy.symlink_to(path)
+    for name, _ in lost:
+        with contextlib.suppress(FileExistsError):
+            (target / name).with_suffix(".ipynb").symlink_to(folder)
 
 
 class GradeSubmission(NbGraderPreprocessor):
@@ -167,7 +176,7 @@ class GradeSubmission(NbGraderPreprocessor):
         report = self.parent.report(folder)
         for warning in report.warnings:
             self.log.warning("%s: %s", report.student, warning)
-        read, *_ = collect(map(str, notebooks(folder)), self.parent.course)
+        read, *_ = collect(map(str, notebooks_below(folder.resolve())[0]), self.parent.course)
         # One that cannot be read is shown empty; its marks are not known, and stay what they were.
         _, notebook = read.get(released, (None, nbformat.v4.new_notebook()))
         return show(released, notebook, report), resources

@@ -5,6 +5,7 @@ is what the notebook's own check says of the same answer (Mark.visible), and of 
 that hidden trials failed. The template escapes all that comes from a report; a student may have written it.
 """
 import builtins
+import contextlib
 import functools
 import re
 from collections.abc import Collection, Iterable
@@ -19,6 +20,7 @@ from .exercise import EXERCISES
 from .grade import Mark, Report, clean
 from .report import SIGNS, write_atomic
 from .result import draw
+from .transplant import MOST_STAMP, Unreadable, load
 
 WORDS = {"right": "right", "wrong": "not right yet", "error": "your code stopped", "not done": "not done yet",
          "missing": "not handed in", "unreadable": "could not be read", "broken": "could not be checked"}
@@ -66,9 +68,10 @@ def older(folder: Path, written: Collection[Path]) -> list[Path]:
 def _keep(handed_in: Path, folder: Path) -> None:
     """Copies what tells nbgrader's exchange whose feedback it is, and for which time of handing in."""
     for file in ("timestamp.txt", "submission_secret.txt"):
-        if (handed_in / file).is_file():
+        with contextlib.suppress(Unreadable, UnicodeDecodeError):  # among a student's files: no link is followed
+            text = load(handed_in / file, MOST_STAMP, follow=False).decode()
             folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(folder / file, (handed_in / file).read_text(encoding="utf-8"))
+            write_atomic(folder / file, text)
 
 
 def units_of(report: Report, course: Course) -> dict[str, list[Notebook]]:

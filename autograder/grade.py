@@ -19,6 +19,8 @@ from .sandbox import Sandbox
 from .submissions import Submission
 from .transplant import Step, Unread, collect, transplant
 
+ANOTHER = "the notebook's STUDENT is '{}', and it came in as '{}'"
+
 
 @dataclass
 class Mark:
@@ -57,6 +59,10 @@ class Report:
     @property
     def max_points(self) -> float:
         return sum(m.max_points for m in self.marks.values())
+
+    def drawn_for(self) -> list[str]:
+        """The ids that the notebooks gave as STUDENT, where these are not the student's own."""
+        return re.findall(ANOTHER.format("(.{1,100}?)", ".*?"), "\n".join(self.warnings))
 
     def to_plain(self) -> dict:
         """As JSON can carry it, sums included."""
@@ -252,9 +258,8 @@ class _Run:
         student = student if isinstance(student, str) else ""
         if test.student and normalise(student) != normalise(self.report.student):
             # Its numbers count all the same: a nickname is no fault. But the demo's answers are published.
-            said = (f"the notebook's STUDENT is {clean(student, 100)!r}, and it came in as {self.report.student!r}"
-                    if normalise(student) else "the notebook's STUDENT is blank: predictions count with the demo's "
-                    "numbers")
+            said = (ANOTHER.format(clean(student, 100), self.report.student) if normalise(student) else
+                    "the notebook's STUDENT is blank: predictions count with the demo's numbers")
             if self.grader.hidden and said not in self.report.warnings:
                 self.report.warnings.append(said)
         trial = Trial(test.number, self.grader.hidden, student)

@@ -25,6 +25,7 @@ from traitlets.config import Application
 
 from .course import Course, Notebook
 from .grade import Mark, Report
+from .transplant import MOST_STAMP, Unreadable, load
 
 Times = dict[tuple[str, str], datetime]  # when a student handed in a unit: UTC, without a time zone, as nbgrader has it
 
@@ -224,8 +225,8 @@ def times_of(folders: Any) -> Times:
     """When each <student>/<unit> folder was handed in, if its timestamp.txt says so."""
     found: Times = {}
     for folder in map(Path, folders):
-        with contextlib.suppress(OSError, ValueError, OverflowError):
-            text = (folder / "timestamp.txt").read_text(encoding="utf-8").strip()
+        with contextlib.suppress(Unreadable, ValueError, OverflowError):
+            text = load(folder / "timestamp.txt", MOST_STAMP, follow=False).decode().strip()
             if text:
                 found[folder.parent.name, folder.name] = parse_utc(text)
     return found

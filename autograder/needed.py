@@ -37,7 +37,9 @@ class Statement:
     always: bool = False  # it is run, whoever uses what
     kept: bool = False
 
-MOST_PARSED = 200_000  # letters of a cell of a student's: its parser is ours, and a longer one could take minutes
+# Letters of a cell of a student's, and of all of them. The parser is ours, and takes minutes for some that are longer.
+MOST_PARSED, MOST_TOGETHER = 20_000, 500_000
+
 
 
 def needed(cells: list[tuple[str, bool]]) -> list[str]:
@@ -46,7 +48,10 @@ def needed(cells: list[tuple[str, bool]]) -> list[str]:
     >>> needed([("import numpy as np\\nx = 2\\ny = 3\\nprint(y)", True), ("answer = x", False)])
     ['x = 2', 'answer = x']
     """
-    parts = [ours and [replace(s) for s in _statements(source) or ()] or [_theirs(source)] for source, ours in cells]
+    left, parts = MOST_TOGETHER, []
+    for source, ours in cells:
+        parts.append(ours and [replace(s) for s in _statements(source) or ()] or [_theirs(source, min(left, MOST_PARSED))])
+        left -= 0 if ours else len(source)
     statements = [s for part in parts for s in part]
     # Functions and what is imported are not changed by a call; what a function uses may be.
     fixed = set(dir(builtins)).union(*(s.fixes for s in statements))
@@ -66,10 +71,10 @@ def needed(cells: list[tuple[str, bool]]) -> list[str]:
             return ["\n".join(s.source for s in part if s.kept) for part in parts]
 
 
-def _theirs(source: str) -> Statement:
+def _theirs(source: str, most: int = MOST_PARSED) -> Statement:
     """A cell of the student's, or a test. Every word in it is a name that it uses, if that cannot be known."""
     try:
-        if len(source) > MOST_PARSED:
+        if len(source) > most:
             raise ValueError
         now, late, _ = _symbols(source)
         if not UNSEEN & (now | late):

@@ -3,9 +3,9 @@
 They are the release with the student's cells in it; below each test stands what we found. Nothing is executed and no
 output of the student's is kept, so nothing in these pages was written by their code.
 """
+import contextlib
 import copy
 import html
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from .exercise import EXERCISES
 from .grade import Mark, Report
 from .report import SIGNS, write_atomic
 from .submissions import Submission
-from .transplant import collect, counted, place
+from .transplant import MOST_STAMP, Unreadable, collect, counted, load, place
 
 KERNEL = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
 WORDS = {"right": "right", "wrong": "wrong", "error": "the code stopped", "not done": "not done",
@@ -106,5 +106,6 @@ def write(submission: Submission, report: Report, course: Course, folder: Path) 
     for released, (path, notebook) in read.items():
         text = nbformat.writes(show(released, notebook, report)) + "\n"
         write_atomic(folder / released.unit / f"{released.name}.ipynb", text)
-        if (stamp := path.parent / "timestamp.txt").is_file():
-            shutil.copyfile(stamp, folder / released.unit / stamp.name)
+        with contextlib.suppress(Unreadable):
+            stamp = load(path.parent / "timestamp.txt", MOST_STAMP, follow=False)
+            (folder / released.unit / "timestamp.txt").write_bytes(stamp)

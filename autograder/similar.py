@@ -27,6 +27,7 @@ from .exercise import EXERCISES
 from .submissions import Submission
 from .transplant import collect, counted, place
 
+MOST_COMPARED = 100_000  # letters of an answer
 K = 12  # tokens in a run: shorter ones are idioms that everybody writes
 SMALL = 30  # a class is taken to have at least so many students: in a small one nothing would be rare
 ALL = "all"
@@ -157,7 +158,7 @@ def tokens(text: str, names: frozenset[str] = frozenset()) -> list[tuple[str, in
     """
     read, before, fresh = [], "", True  # fresh: at the beginning of a statement
     try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        for token in tokenize.generate_tokens(io.StringIO(text[:MOST_COMPARED]).readline):
             if token.type in DROPPED or token.string in (";", "\\"):
                 fresh |= token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
                 continue

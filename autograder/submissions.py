@@ -16,6 +16,8 @@ from .course import Course
 from .transplant import LARGEST, Unreadable, load
 
 MOST_FILES = 200  # notebooks of one student
+MOST_BYTES = 4 * LARGEST  # of all of them: a batch holds a few submissions at a time
+NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # browsers add such an ending
 
 
 @dataclass(frozen=True)
@@ -31,16 +33,7 @@ class Submission:
     @property
     def digest(self) -> str:
         """A hash of the contents: the same files give the same digest, whatever they are called."""
-        total = hashlib.sha256()
-        for path in map(Path, self.paths):
-            try:
-                if not path.is_file():  # reading a pipe could take for ever
-                    raise OSError
-                with path.open("rb") as file:  # not more than is ever graded
-                    total.update(hashlib.sha256(file.read(LARGEST + 1)).digest())
-            except OSError:
-                total.update(b"?")
-        return total.hexdigest()
+        return pack(self).digest
 
 
 @dataclass(frozen=True)
@@ -70,9 +63,17 @@ class Parcel:
 
 def pack(submission: Submission) -> Parcel:
     """Reads the files of a submission, once."""
+    left = MOST_BYTES
+
     def content(path):
+        nonlocal left
         try:
-            return load(Path(path))
+            if left <= 0:
+                raise Unreadable(f"all files together have more than {MOST_BYTES // 2**20} MiB; clear their outputs "
+                                 "and hand them in again")
+            read = load(Path(path))
+            left -= len(read)
+            return read
         except Unreadable as reason:
             return str(reason)
     files = () if submission.problem else tuple((Path(p).name, content(p)) for p in submission.paths)
@@ -87,7 +88,7 @@ def find(paths: list[str], course: Course) -> list[Submission]:
             found += _folder(path, course)
         elif path.is_file() or not os.path.lexists(path):
             problem = "" if path.is_file() else "there is no such file or folder"
-            found.append(Submission(path.stem, (str(path),), problem=problem))
+            found.append(Submission(_student_of(path), (str(path),), problem=problem))
         else:
             found.append(_no_file(path))
     # The same file named twice is one submission.
@@ -96,42 +97,84 @@ def find(paths: list[str], course: Course) -> list[Submission]:
 
 def _folder(path: Path, course: Course) -> list[Submission]:
     names = {n.name for n in course.notebooks}
-    loose = sorted(p for p in path.glob("*.ipynb") if not p.is_dir())
+    try:
+        entries = sorted(path.iterdir())
+    except OSError as error:
+        return [Submission(path.resolve().name, (str(path),), problem=_unlisted(error))]
+    loose = [p for p in entries if NOTEBOOK.search(p.name) and not os.path.isdir(p)]
     # A link could lead to another student's answers.
-    here = [p for p in loose if p.is_file() and not p.is_symlink()]
-    folders = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+    here = [p for p in loose if os.path.isfile(p) and not p.is_symlink()]
+    folders = [p for p in entries if os.path.isdir(p) and not p.name.startswith(".")]
     if here and all(p.stem in names for p in here) or not here and any(f.name in course.units for f in folders):
         return [_student(path, course)]
-    found = [Submission(p.stem, (str(p),)) if p in here else _no_file(p) for p in loose]
+    found = [Submission(_student_of(p), (str(p),)) if p in here else _no_file(p) for p in loose]
     found += [_no_file(f) if f.is_symlink() else _student(f, course) for f in folders]
     if not found:
         found.append(Submission(path.name, (str(path),), problem="there is no notebook in this folder"))
     return found
 
 
+def _student_of(path: Path) -> str:
+    """Whose a loose file is: its name. Never one that would lead elsewhere as the name of a folder."""
+    name = NOTEBOOK.sub("", path.name) if NOTEBOOK.search(path.name) else path.stem
+    return f"_{name}" if name in ("", ".", "..") else name
+
+
 def _no_file(path: Path) -> Submission:
-    return Submission(path.stem, (str(path),), problem=_why_no_file(path))
+    return Submission(_student_of(path), (str(path),), problem=_why_no_file(path))
 
 
 def _why_no_file(path: Path) -> str:
-    what = "a link to another one" if path.is_symlink() else "no ordinary file"
+    what = "a link to another one" if os.path.islink(path) else "no ordinary file"
+    if what == "no ordinary file":
+        try:
+            path.stat()
+        except OSError as error:
+            return f"the file cannot be read: {error.strerror}"
     return f"this is {what}: hand in the notebook itself"
+
+
+def _unlisted(error: OSError) -> str:
+    return f"the folder cannot be read: {error.strerror}"
 
 
 def _student(path: Path, course: Course) -> Submission:
     path = path.resolve()
     name = path.parent.name if path.name in course.units else path.name
-    found = [p for p in sorted(path.rglob("*.ipynb")) if p.is_symlink() or not p.is_dir()
-             if not any(part.startswith(".") for part in p.relative_to(path).parts)]
-    # A link out of the folder could lead to another student's answers.
-    notebooks = tuple(str(p) for p in found if p.is_file() and p.resolve().is_relative_to(path))
-    lost = tuple((p.name, _why_no_file(p)) for p in found if str(p) not in notebooks)
+    notebooks, lost = notebooks_below(path)
     if not notebooks:
-        return Submission(name, (str(path),), problem="there is no notebook in this folder")
+        problem = "; ".join(f"{file}: {why}" for file, why in lost) or "there is no notebook in this folder"
+        return Submission(name, (str(path),), problem=problem)
     if len(notebooks) > MOST_FILES:
         return Submission(name, (str(path),), problem=f"there are {len(notebooks)} notebooks in this folder: hand in "
                           "only those of the course")
-    return Submission(name, notebooks, whole=True, lost=lost)
+    return Submission(name, tuple(map(str, notebooks)), whole=True, lost=tuple(lost))
+
+
+def notebooks_below(folder: Path) -> tuple[list[Path], list[tuple[str, str]]]:
+    """The notebooks below a folder, and what may be or hold one and cannot be read: its name, and why.
+
+    A link out of the folder could lead to another student's answers. Folders may be nested deeper than Python's calls.
+    """
+    found, lost, left = [], [], [folder]
+    while left:
+        here = left.pop()
+        try:
+            entries = [e for e in os.scandir(here) if not e.name.startswith(".")]
+        except OSError as error:
+            lost.append((here.name, _unlisted(error)))
+            continue
+        for entry in entries:
+            path = here / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                left.append(path)
+            elif NOTEBOOK.search(entry.name):
+                inside = os.path.isfile(path) and path.resolve().is_relative_to(folder)
+                found += [path] * inside
+                lost += [(entry.name, _why_no_file(path))] * (not inside)
+            elif entry.is_symlink() and os.path.isdir(path) and any(path.glob("*.ipynb")):
+                lost.append((entry.name, _why_no_file(path)))
+    return sorted(found), sorted(lost)
 
 
 def _natural(text: str) -> list:

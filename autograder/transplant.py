@@ -4,6 +4,8 @@ Answer cells are taken by id, so that cells that were moved, copied, deleted, or
 difference. Locked cells and tests are ours. Everything else that the student wrote runs too, where they put it.
 """
 import json
+import os
+import stat
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -17,7 +19,8 @@ from .needed import needed
 from .online import INSTALL
 
 LARGEST = 50 * 2**20  # bytes of a notebook; outputs count
-MOST_PARTS = 2_000_000  # lists and dictionaries in it
+MOST_PARTS = 500_000  # lists and dictionaries in it
+MOST_STAMP = 1000  # bytes of the small files that nbgrader keeps beside it
 NO_NOTEBOOKS = {  # how other files begin that come in under the name of a notebook
     b"<!doctype": "it is a web page. Download the file itself", b"<html": "it is a web page. Download the file itself",
     b"pk\x03\x04": "it is a zip file. Hand in the notebook that is in it", b"%pdf": "it is a PDF"}
@@ -37,12 +40,27 @@ class Step:
     ours: bool = False  # a cell of the release, as we wrote it
 
 
-def load(path: Path) -> bytes:
-    """What is in a file that may be a notebook. Raises Unreadable."""
+def load(path: Path, most: int = LARGEST, follow: bool = True) -> bytes:
+    """What is in a file of a student's, one that may be a notebook. Raises Unreadable.
+
+    It may be a pipe, grow, or become a link since it was looked at, so all is asked of what was opened. `follow`:
+    whether it may be a link.
+    """
+    too_large = f"the file is larger than {most // 2**20} MiB; clear its outputs and hand it in again"
     try:
-        if path.stat().st_size > LARGEST:
-            raise Unreadable(f"the file is larger than {LARGEST // 2**20} MiB; clear its outputs and hand it in again")
-        return path.read_bytes()
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
+        for _ in range(3):
+            with open(os.open(path, flags), "rb") as file:
+                before = os.fstat(file.fileno())
+                if not stat.S_ISREG(before.st_mode):
+                    raise Unreadable("this is no ordinary file: hand in the notebook itself")
+                content = file.read(most + 1) if before.st_size <= most else b""
+                after = os.fstat(file.fileno())
+            if max(before.st_size, len(content)) > most:
+                raise Unreadable(too_large)
+            if (before.st_size, before.st_mtime_ns) == (len(content), after.st_mtime_ns):
+                return content
+        raise Unreadable("the file is being written to. Grade it again when that is done")
     except FileNotFoundError:
         raise Unreadable("there is no such file") from None
     except OSError as error:
@@ -55,7 +73,7 @@ def read_notebook(path: Path) -> Any:
     if not raw.strip():
         raise Unreadable("the file is empty")
     if raw.count(b"[") + raw.count(b"{") > MOST_PARTS:  # read, it would take a hundred times its size
-        raise Unreadable("the file has millions of parts; clear its outputs and hand it in again")
+        raise Unreadable("the file has far too many parts; clear its outputs and hand it in again")
     text = _text(raw)
     try:
         data = json.loads(text)
@@ -78,9 +96,11 @@ def read_notebook(path: Path) -> Any:
         for cell in notebook.cells:
             if not isinstance(cell.source, str):
                 cell.source = "".join(cell.source)
-            cell.source = cell.source.replace("\r\n", "\n")
+            # Half a surrogate pair, of an emoji that was cut in two, is no text to Python.
+            cell.source = cell.source.replace("\r\n", "\n").encode("utf-8", "replace").decode()
             if not isinstance(cell.metadata, dict):
                 raise TypeError("a cell's metadata is no dictionary")
+            cell.setdefault("cell_type", "code")
         return notebook
     except Exception as error:
         reason = str(error).split("\n")[0][:200]

@@ -7,6 +7,8 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..batch import Here, Order, grade_all
+from ..grade import Report, clean
+from ..inside.personal import normalise
 from ..machine import most_jobs
 from ..report import LEGEND, slim, table, write
 from ..store import Store
@@ -95,9 +97,19 @@ def _grade(options, store: Store, console, errors) -> int:
     console.print(table(rows, console.width))
     console.print(LEGEND, highlight=False)
     errors.print(f"{len(todo)} graded, {len(submissions) - len(todo)} unchanged", highlight=False)
+    for line in borrowed(rows):
+        errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     for path in written:
         errors.print(f"written: {path}", markup=False, highlight=False)
     return max(exit_code(rows), gradebook.after_grading(options, known, submissions, course, errors))
+
+
+def borrowed(reports: list[Report]) -> list[str]:
+    """Who has the numbers of somebody else who handed in, in words: their answers may be the other's, too."""
+    names = {normalise(r.student): r.student for r in reports}
+    found = [(r.student, names[n]) for r in reports for n in map(normalise, r.drawn_for()) if n in names]
+    return [f"{clean(student)}'s notebook has the STUDENT of {clean(other)}, who handed in too: its predictions were "
+            "marked with that student's numbers" for student, other in dict.fromkeys(found)]
 
 
 def _pool(options, order: Order, most: int, errors):

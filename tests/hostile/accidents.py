@@ -136,6 +136,23 @@ def link(target):
     return lambda path: os.symlink(target, path.with_name(path.name + ".ipynb"))
 
 
+def whole_course(path):
+    """A notebook with folders and files around it that have the names of what the grader imports."""
+    folder(mine=full())(path)
+    for name in ("autograder", "pallas_lite", "numpy", "jax"):
+        (path / name).mkdir()
+        (path / name / "__init__.py").write_text("raise SystemExit")
+    for name in ("json", "sitecustomize", "conftest", "nbgrader_config"):
+        (path / f"{name}.py").write_text("raise SystemExit")
+
+
+def without_types(notebook):
+    plain = json.loads(nbformat.writes(notebook))
+    for cell in plain["cells"]:
+        cell.pop("cell_type")
+    return json.dumps(plain)
+
+
 TEXT = nbformat.writes(full())
 ACCIDENTS = [
     ("cells moved", changed(lambda cells: cells[::-1]), FULL, {}),
@@ -181,6 +198,12 @@ ACCIDENTS = [
      {"": "90_little.ipynb was graded"}),
     ("renamed", folder(Untitled1=full(), **{".ipynb_checkpoints__Untitled1-checkpoint": full({})}), FULL, {}),
     ("deep in folders", folder(homework__final__v2__mine=full()), FULL, {}),
+    ("a whole course handed in", whole_course, FULL, {}),
+    ("NaN and infinities", file(TEXT.replace('"nbgrader": {', '"x": NaN, "y": -Infinity, "nbgrader": {', 1)), FULL, {}),
+    ("a key twice", file(TEXT.replace('"nbformat": 4', '"nbformat": 3, "nbformat": 4')), FULL, {}),
+    ("half an emoji", file(TEXT.replace("# Little", "# \\ud83d").replace("time = 2.5", "time = 2.5  # \\ud83d")), FULL,
+     {}),
+    ("cells of no type", file(without_types(full())), FULL, {}),
     ("nothing done", save(full({})), lost(*FULL), {"90.1": "not done"}),
 
     ("cut off", file(TEXT[:1500]), None, {"": "cut off"}),
@@ -188,6 +211,8 @@ ACCIDENTS = [
     ("outputs beyond the limit", file(b'{"cells": ["' + b"x" * 51 * 2**20 + b'"]}'), None, {"": "clear its outputs"}),
     ("millions of parts", file(b'{"cells": [' + b"[]," * 3 * 10**6 + b"[]]}"), None, {"": "clear its outputs"}),
     ("nested without end", file("[" * 10**5), None, {"": "not a notebook"}),
+    ("nested as deep as can be read", file(TEXT.rstrip()[:-1] + ', "x": ' + "[" * 900 + "]" * 900 + "}"), None,
+     {"": "damaged"}),
     ("a web page", file("<!DOCTYPE html>\n<title>Log in</title>"), None, {"": "a web page"}),
     ("a zip file", file(b"PK\x03\x04" + b"\x00\xff" * 99), None, {"": "a zip file"}),
     ("a Python script", file("import numpy\n"), None, {"": "not a notebook"}),
@@ -203,18 +228,16 @@ ACCIDENTS = [
     ("a link to another's file", link("honest_0.ipynb"), None, {"": "a link"}),
     ("a link to nowhere", link("/nowhere"), None, {"": "a link"}),
     ("a link to the disk", link("/etc/passwd"), None, {"": "a link"}),
-    ("a link to a folder of another", lambda path: os.symlink("saved twice", path), None, {"": "a link"}),
+    ("a link to a folder of another", lambda path: os.symlink("student 0", path), None, {"": "a link"}),
     ("a pipe", lambda path: os.mkfifo(path.with_name(path.name + ".ipynb")), None, {"": "no ordinary file"}),
 ]
-FOLDERS = {"saved twice", "renamed", "deep in folders"}
 # Names as files may have them; the results name the student so that a terminal and a spreadsheet stay whole.
 NAMES = ["-rf", "=cmd()", "@sum", "a\nb", "\u202egnp", "a\x1b[2J", os.fsdecode(b"caf\xe9"),
          "x" * 200, "..ipynb", "a,b\";c", "[bold]"]
 
 
 def cases():
-    found = [Case(name, "accident", write, marks, words, alone=name in FOLDERS)
-             for name, write, marks, words in ACCIDENTS]
+    found = [Case(name, "accident", write, marks, words) for name, write, marks, words in ACCIDENTS]
     found += [Case(name, "accident", file(""), None, {"": "empty"}) for name in NAMES]
     path = "a folder with the suffix.ipynb"
     return [*found, Case(path, "accident", folder(Untitled=full()), FULL, {}, alone=True)]

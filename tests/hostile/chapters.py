@@ -1,14 +1,17 @@
 """The little course ten times over, as chapters 90 to 99, so that one student can hand in ten hostile notebooks.
 
 A sandbox takes longer to start than a notebook to grade, and each student has one. The grader imports this as checks.
+
+Chapter 89 has exercises of the real course many times over, for the answers of knowing.py.
 """
 from pathlib import Path
 
 import nbformat
 
-from autograder.exercise import EXERCISES, exercise
+from autograder.exercise import EXERCISES, exercise, load
 
 from ..autograder import little_course as little
+from . import knowing
 
 CHAPTERS = range(90, 100)
 
@@ -33,6 +36,7 @@ def release(folder: Path) -> None:
         path = folder / f"unit{chapter}" / as_chapter(f"{little.NAME}.ipynb".encode(), chapter).decode()
         path.parent.mkdir()
         path.write_bytes(as_chapter(data, chapter))
+    knowing.write({}, folder / "unit89" / f"{knowing.NAME}.ipynb")
 
 
 def _register(number, chapter):
@@ -43,6 +47,9 @@ def _register(number, chapter):
     exercise(number_in(number, chapter), found.title, points=found.points)(run)
 
 
+load("autograder.checks.chapter1", "autograder.checks.chapter3")
+for _number, _kind in knowing.NUMBERS.items():
+    exercise(_number, EXERCISES[_kind].title, points=1)(EXERCISES[_kind].run)
 for _chapter in CHAPTERS[1:]:
     for _number in little.STUBS:
         _register(_number, _chapter)

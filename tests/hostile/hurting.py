@@ -2,11 +2,11 @@
 from .corpus import ANY, Program, pack
 from .forging import PIPE
 
-FORK_BOMB = """import os
+FORK_BOMB = """import os, time
 try:
     while True:
         if os.fork() == 0:
-            while True: pass
+            while True: time.sleep(1)
 except OSError:
     os._exit(7)"""
 SWALLOW = """import signal, time
@@ -109,13 +109,15 @@ def loop(N, A, X, Y, B):
     Program("numpy.py in its folder, and a line behind", "90.3", "open('numpy.py', 'w').write('1/0')\n"
             "def double(x): return 2 * x\n1/0", points=3),
 ]
-# What becomes of the cells beside these is their own affair.
+# What becomes of the cells beside these is their own affair. A submission in which they are is graded twice, since a
+# sandbox that is killed may be the machine's doing: so they are one of their own, and behind everything else in it.
 KILLERS = [
-    Program("kills everything that it can", ANY, "import os\nos.kill(-1, 9)"),
-    Program("kills its parent", ANY, "import os\nos.kill(os.getppid(), 9)"),
+    Program("kills everything that it can", "90.3", "import os\nos.kill(-1, 9)"),
+    Program("kills its parent", "90.4", "import os\nos.kill(os.getppid(), 9)"),
 ]
 HURTFUL = [*LOOPS, *NUMBERS, *FUNCTIONS, *KERNELS]
 
 
 def cases(beside):
-    return pack("hurt", HURTFUL, beside) + pack("kill", KILLERS, {}) + pack("harmless", HARMLESS, beside)
+    return [*pack("hurt", HURTFUL, beside), *pack("kill", KILLERS, {}, together="killer"),
+            *pack("harmless", HARMLESS, beside)]
