@@ -22,6 +22,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from . import online
+from .exercise import many
 from .gradebook import scripts_on_path
 from .preprocessors import BEGIN, END, HoleError, punch, regions
 
@@ -136,7 +137,8 @@ def read_course(root: Path, exercises: Mapping[str, Any],
             problems += error.problems
             continue
         where, points = path.relative_to(root), sum(exercises[number].points for number in chapter.exercises)
-        say(f"{where}: {len(chapter.released)} cells, {len(chapter.exercises)} exercises, {points:g} points")
+        say(f"{where}: {many(len(chapter.released), 'cell')}, "
+            f"{many(len(chapter.exercises), 'exercise')}, {points:g} points")
         for number in chapter.exercises:
             if homes.setdefault(number, where) != where:
                 problems.append(f"{where}: exercise {number} is in {homes[number]} too")
@@ -334,7 +336,7 @@ def release_problems(chapter: Chapter, path: Path) -> list[str]:
     holes = sum(cell.source.count("is not done yet\")") + cell.source.count("= ...  # your answer") > 0
                 for cell in notebook.cells if cell.id.startswith("ex-"))
     if holes != len(chapter.exercises):
-        problems.append(f"{where}: {len(chapter.exercises)} exercises but {holes} cells with a hole")
+        problems.append(f"{where}: {many(len(chapter.exercises), 'exercise')} but {many(holes, 'cell')} with a hole")
     for number, answer in chapter.answers:
         # An answer of a few characters may stand elsewhere by chance; a longer one was left there.
         flat = _flat(answer)

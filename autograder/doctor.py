@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 
 from . import machine
 from .course import REPOSITORY, ROOT, Course
+from .exercise import many
 from .sandbox import SandboxError, find_sandbox, make_stage
 
 GOOD, NOTE, BAD, BROKEN = "good", "note", "bad", "broken"  # broken: the doctor itself failed there
@@ -58,7 +59,8 @@ def learning(course: Course) -> Iterator[Finding]:
         yield Finding("this folder", BAD, f"{', '.join(hiding)} here is imported in place of the package of that name",
                       "Give the file another name")
     exercises = sum(len(n.tests) for n in course.notebooks)  # imports the checks; a CourseError is the caller's to tell
-    yield Finding("course", GOOD, f"{len(course.notebooks)} notebooks, {exercises} exercises, id {course_id(course)}")
+    yield Finding("course", GOOD, f"{many(len(course.notebooks), 'notebook')}, {many(exercises, 'exercise')}, "
+                  f"id {course_id(course)}")
 
 
 def _packages(lock: Path) -> Iterator[Finding]:
@@ -87,7 +89,8 @@ def _packages(lock: Path) -> Iterator[Finding]:
         yield Finding("packages", BAD, f"not the locked versions, so a check may say something else when it is graded: "
                       f"{', '.join(core)}", mend)
     if rest:
-        yield Finding("packages", NOTE, f"{len(rest)} of {count} differ from the lock: {', '.join(rest[:5])}"
+        differ = "differs" if len(rest) == 1 else "differ"
+        yield Finding("packages", NOTE, f"{len(rest)} of {count} {differ} from the lock: {', '.join(rest[:5])}"
                       + (" …" if len(rest) > 5 else ""), mend)
     if not core and not rest:
         versions = ", ".join(f"{n} {importlib.metadata.version(n)}" for n in ("jax", "numpy"))
@@ -165,7 +168,8 @@ def _gradebook(url: str) -> Iterator[Finding]:
         return
     try:
         with gradebook.opened(url) as book:
-            yield Finding("gradebook", GOOD, f"{shown}: {len(book.assignments)} units, {len(book.students)} students")
+            yield Finding("gradebook", GOOD, f"{shown}: {many(len(book.assignments), 'unit')}, "
+                          f"{many(len(book.students), 'student')}")
     except gradebook.GradebookError as error:
         yield Finding("gradebook", BAD, str(error), "Is the server up, the address right, the file yours to write?")
 
@@ -186,7 +190,7 @@ def _release(course: Course) -> Iterator[Finding]:
     if stale:
         yield Finding("release", BAD, f"not what solutions/ has now: {', '.join(stale)}", "autograder build")
     else:
-        yield Finding("release", GOOD, f"{len(chapters)} notebooks, as solutions/ has them")
+        yield Finding("release", GOOD, f"{many(len(chapters), 'notebook')}, as solutions/ has them")
 
 
 def _room() -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from .course import Course
 from .exercise import EXERCISES
 from .feedback import folder_name, said
 from .grade import Mark, Report, clean
-from .report import exercises_of, note
+from .report import cell, exercises_of, note
 
 Files = dict[str, str]  # relative path -> text
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
@@ -104,6 +104,7 @@ def as_gradescope(reports: list[Report], course: Course, roster: Roster) -> File
     """Gradescope's results.json for each student: what its autograder harness expects in /autograder/results.
 
     A student sees there what the feedback page says without --reveal; the hidden trial itself stays with the teacher.
+    Gradescope takes the sum of the tests for the score. Where a mark is not known, the text says that it is not in it.
     """
     files = {}
     for r in reports:
@@ -113,6 +114,8 @@ def as_gradescope(reports: list[Report], course: Course, roster: Roster) -> File
                  for number, m in r.marks.items() if m.points is not None]
         plain = {"output": "\n".join(map(clean, r.warnings)), "execution_time": r.seconds, "visibility": "visible",
                  "stdout_visibility": "hidden", "tests": tests}
+        if tests and (unknown := _unknown(r)):
+            plain["output"] += f"\nNo mark yet for {', '.join(unknown)}: the score is the sum of the others."
         if not tests:  # Gradescope wants a score, and nothing is known: it shows the text to the teacher alone
             plain |= {"score": 0.0, "visibility": "hidden", "output": f"not graded ({r.status}): {plain['output']}"}
         name = folder_name(r.student)
@@ -145,6 +148,16 @@ FORMATS: dict[str, Callable[[list[Report], Course, Roster], Files]] = {
 def _title(number: str) -> str:
     """The exercise's title; its number, if the course has lost it since it was graded."""
     return EXERCISES[number].title if number in EXERCISES else number
+
+
+def _unknown(report: Report) -> list[str]:
+    return [number for number, m in report.marks.items() if m.points is None]
+
+
+def summed(reports: list[Report]) -> list[str]:
+    """Whose score in Gradescope will be a sum of some marks only, since the others are not known, in words."""
+    return [f"{clean(r.student)}: no mark is known for {', '.join(unknown)}. Gradescope will show the sum of the "
+            "others as the score" for r in reports if (unknown := _unknown(r)) and len(unknown) < len(r.marks)]
 
 
 def partial(reports: list[Report], course: Course) -> list[str]:
@@ -185,11 +198,5 @@ def _points(points: float | None) -> str:
 
 def _rows(rows: list[list[str]]) -> str:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\r\n").writerows([[_text(cell) for cell in row] for row in rows])
+    csv.writer(out, lineterminator="\r\n").writerows([list(map(cell, row)) for row in rows])
     return out.getvalue()
-
-
-def _text(cell: str) -> str:
-    """A text that no spreadsheet takes for a formula; numbers stay numbers."""
-    cell = clean(cell).replace("\n", " ")
-    return "'" + cell if cell.lstrip().startswith(("=", "+", "-", "@")) else cell

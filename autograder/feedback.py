@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from .course import Course, Notebook
-from .exercise import EXERCISES
+from .exercise import EXERCISES, many
 from .grade import Mark, Report, clean
 from .report import SIGNS, write_atomic
 from .result import draw
@@ -127,7 +127,7 @@ def _opening(report: Report, marks: list[Mark]) -> str:
     wrong = len(marks) - right - todo - unread
     exercises = "1 exercise has" if unread == 1 else f"{unread} exercises have"
     return " ".join([f"{which} could not be read, so {exercises} no mark yet. {again}"] * bool(unread)
-                    + [f"{right} of {len(marks)} exercises {'is' if right == 1 else 'are'} right."]
+                    + [f"{right} of {many(len(marks), 'exercise')} {'is' if right == 1 else 'are'} right."]
                     + [f"{wrong} to mend: below is where it goes wrong."] * bool(wrong)
                     + [f"{todo} not done yet."] * bool(todo))
 

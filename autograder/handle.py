@@ -11,7 +11,7 @@ import numpy as np
 
 import pallas_lite
 
-from .exercise import AnswerFailed, NotDone, Wrong
+from .exercise import AnswerFailed, NotDone, Wrong, many
 from .inside import wire
 from .inside.answers import TimeUp, answer
 from .replay import decoys, replay
@@ -136,7 +136,7 @@ def _believed(data, n: int, depth: int, cost: dict) -> pallas_lite.Schedule:
         told = pallas_lite.Schedule.from_plain(data)
         # The verifier's time grows faster than the schedule; a right loop does about five things a step.
         if len(told) > 20 * (n + depth) + 100:
-            raise Wrong(f"The loop does {len(told)} things for {n} steps. Check its bounds.",
+            raise Wrong(f"The loop does {len(told)} things for {many(n, 'step')}. Check its bounds.",
                         case=f"N = {n}, depth = {depth}")
         return _replay(told, n, depth, cost)
     except pallas_lite.PallasLiteError as error:
@@ -307,5 +307,6 @@ def same_array(result: Any, expected: np.ndarray, *, rtol: float = 1e-5, atol: f
     bad = np.argwhere(~(np.abs(a - b) <= atol + rtol * np.abs(b)))
     if len(bad):
         first = tuple(map(int, bad[0]))
-        raise Wrong(f"{what} differs in {len(bad)} of {expected.size} places, first at {list(first)}.", case=case,
+        raise Wrong(f"{what} differs in {len(bad)} of {many(expected.size, 'place')}, first at {list(first)}.",
+                    case=case,
                     got=f"{a[first]:.6g}", expected=f"{b[first]:.6g}", nudge=nudge, **more)

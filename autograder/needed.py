@@ -37,9 +37,9 @@ class Statement:
     always: bool = False  # it is run, whoever uses what
     kept: bool = False
 
+
 # Letters of a cell of a student's, and of all of them. The parser is ours, and takes minutes for some that are longer.
 MOST_PARSED, MOST_TOGETHER = 20_000, 500_000
-
 
 
 def needed(cells: list[tuple[str, bool]]) -> list[str]:
@@ -50,7 +50,8 @@ def needed(cells: list[tuple[str, bool]]) -> list[str]:
     """
     left, parts = MOST_TOGETHER, []
     for source, ours in cells:
-        parts.append(ours and [replace(s) for s in _statements(source) or ()] or [_theirs(source, min(left, MOST_PARSED))])
+        parts.append(ours and [replace(s) for s in _statements(source) or ()] or
+                     [_theirs(source, min(left, MOST_PARSED))])
         left -= 0 if ours else len(source)
     statements = [s for part in parts for s in part]
     # Functions and what is imported are not changed by a call; what a function uses may be.

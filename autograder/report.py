@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .exercise import EXERCISES
+from .exercise import EXERCISES, many
 from .grade import Mark, Report, clean
 
 VERSION = 1  # of results.json
@@ -59,7 +59,7 @@ def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: No
     if last and run != last:
         say(f"these are the results of an earlier run: {_why_none(folder)}. {go_on}")
     elif len(reports) < asked:
-        say(f"{len(reports)} of {asked} submissions: the last run was interrupted. {go_on}")
+        say(f"{len(reports)} of {many(asked, 'submission')}: the last run was interrupted. {go_on}")
     return reports
 
 
@@ -126,8 +126,8 @@ def table(reports: list[Report], width: int = 200) -> Table:
         shown.add_row(escape(clean(r.student)), *cells, total, f"{r.seconds:.1f}",
                       escape(text if len(text) < 200 else text[:200] + " …"))
     if left_out > 0:
-        shown.caption = f"{left_out} more, all graded, are in results.csv" if all(
-            r.status == "graded" for r in reports[-1:]) else f"{left_out} more are in results.csv"
+        graded = ", all graded," if all(r.status == "graded" for r in reports[-1:]) else ""
+        shown.caption = f"{left_out} more{graded} {'is' if left_out == 1 else 'are'} in results.csv"
     return shown
 
 
@@ -159,7 +159,7 @@ def write(reports: Iterable[Report], folder: Path, of: int | None = None, run: s
         for r in light:
             marks = [r.marks[n].points if n in r.marks and r.marks[n].points is not None else "" for n in numbers]
             points = "" if r.points is None else r.points
-            rows.writerow([_cell(r.student), r.status, points, r.max_points, *marks, r.seconds, _cell(note(r))])
+            rows.writerow([cell(r.student), r.status, points, r.max_points, *marks, r.seconds, cell(note(r))])
     return folder / "results.json", folder / "results.csv"
 
 
@@ -175,10 +175,10 @@ def _bare(points: float | None, max_points: float, verdict: str) -> Mark:
     return Mark(None if points is None else float(points), float(max_points), verdict)  # 2 and 2.0 are one key
 
 
-def _cell(text: str) -> str:
-    """A text that a spreadsheet will not take for a formula."""
-    text = clean(text)
-    return "'" + text if text.startswith(("=", "+", "-", "@")) else text
+def cell(text: str) -> str:
+    """A text on one line that a spreadsheet will not take for a formula. Excel takes the wide signs for the others."""
+    text = clean(text).replace("\n", " ")
+    return "'" + text if text.lstrip().startswith(tuple("=+-@＝＋－＠")) else text
 
 
 def write_atomic(path: Path, text: str) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .checking import judge
-from .exercise import EXERCISES, Trial, load
+from .exercise import EXERCISES, Trial, load, many
 from .handle import LocalHandle
 from .inside.personal import personal
 from .predict import PREDICTIONS, collisions, slips
@@ -56,7 +56,7 @@ def selftest(checks: tuple[str, ...], mutants: str, say: Callable[[str], None] =
         if not wrong.get(number) and not planted_slips:
             problems.append(f"{number}: no wrong answer is planted; nobody knows whether its check can fail")
         counts = len(wrong.get(number, [])) + len(planted_slips), len(right.get(number, []))
-        say(f"{number} {found.title}: {counts[0]} wrong answers, {counts[1]} right ones")
+        say(f"{number} {found.title}: {many(counts[0], 'wrong answer')}, {many(counts[1], 'right one')}")
     return problems
 
 

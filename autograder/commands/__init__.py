@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ..course import ROOT, Course
+from ..exercise import many as many
 from ..grade import Report
 from ..report import ResultsError, read
 from ..sandbox import Sandbox, find_sandbox, make_stage
@@ -110,13 +111,6 @@ def sandbox_of(options, errors: Console):
             yield Sandbox(stage, "none")
         else:
             yield find_sandbox(stage)
-
-
-def many(count: int, thing: str) -> str:
-    """>>> many(1, "page"), many(3, "page")
-    ('1 page', '3 pages')
-    """
-    return f"{count} {thing}{'s' * (count != 1)}"
 
 
 @contextlib.contextmanager

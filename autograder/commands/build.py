@@ -2,7 +2,7 @@
 import sys
 from pathlib import Path
 
-from . import FAIL, OK, command
+from . import FAIL, OK, command, many
 
 
 def add(commands) -> None:
@@ -28,7 +28,7 @@ def run(options, console, errors) -> int:
             print("Run `make build` and commit the result." if stale else "notebooks/ is up to date.")
             return FAIL if stale else OK
         changed = build(root, options.out, say=lambda line: print(line, flush=True))
-        print(f"{len(changed)} notebook{'' if len(changed) == 1 else 's'} changed.")
+        print(f"{many(len(changed), 'notebook')} changed.")
         return OK
     except BuildError as error:
         print(*error.problems, "Nothing was changed.", sep="\n", file=sys.stderr)

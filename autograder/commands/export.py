@@ -29,7 +29,7 @@ def add(commands) -> None:
 
 
 def run(options, console, errors) -> int:
-    from ..export import FORMATS, RosterError, partial, read_roster
+    from ..export import FORMATS, RosterError, partial, read_roster, summed
     course = course_of(options)
     reports = results_of(options, errors)
     try:
@@ -46,7 +46,8 @@ def run(options, console, errors) -> int:
             write_atomic(path, text)
     where = out / next(iter(files)) if len(files) == 1 else f"{many(len(files), 'file')} in {out}"
     console.print(f"written: {where}", markup=False, highlight=False, soft_wrap=True)
-    for line in partial(reports, course) if options.format in SUMS else ():
+    notes = partial(reports, course) if options.format in SUMS else ()
+    for line in summed(reports) if options.format == "gradescope" else notes:
         errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     unknown = [r.student for r in reports if options.roster and r.student not in roster.rows]
     if unknown:

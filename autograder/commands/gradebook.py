@@ -7,7 +7,7 @@ from rich.console import Console
 from ..course import Course
 from ..grade import Report
 from ..submissions import Submission, find
-from . import FAULT, OK, command, course_of, release_options, results_of, results_option
+from . import FAULT, OK, command, course_of, many, release_options, results_of, results_option
 
 ADDRESSES = "sqlite:////path/gradebook.db or postgresql+psycopg://user:password@host/name"
 
@@ -71,8 +71,8 @@ def _write(url: str, reports: Iterable[Report], submissions: list[Submission], c
                      f"  autograder gradebook --results {results}{again}", markup=False, highlight=False, style="bold",
                      soft_wrap=True)
         return FAULT
-    errors.print(f"written: {written.students} students' marks into {gradebook.shown(url)} ({written.changed} new or "
-                 "changed)", markup=False, highlight=False, soft_wrap=True)
+    errors.print(f"written: marks of {many(written.students, 'student')} into {gradebook.shown(url)} "
+                 f"({written.changed} new or changed)", markup=False, highlight=False, soft_wrap=True)
     for line in written.left_out:
         errors.print(f"no marks to write: {line}", markup=False, highlight=False, soft_wrap=True)
     return _show(reports, submissions, course, errors, where) if url == where.db_url else OK

@@ -35,7 +35,7 @@ def test_a_learner_with_all_that_is_needed(options, capsys):
     first, *rest = lines(capsys)
     assert first == "Ready to learn: yes."
     assert any(line.startswith("✓ Python") for line in rest)
-    assert any("1 notebooks, 4 exercises, id " in line for line in rest)
+    assert any("1 notebook, 4 exercises, id " in line for line in rest)
     assert not any("sandbox" in line for line in rest)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from autograder.__main__ import main
 from autograder.course import Course, Notebook
-from autograder.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, partial, read_roster
+from autograder.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, partial, read_roster, summed
 from autograder.grade import Mark, Report
-from autograder.report import write
+from autograder.report import cell, write
 
 from . import little_course as little
 
@@ -89,7 +89,16 @@ def test_gradescope_gets_a_results_file_for_each_and_no_hidden_trial(course):
     assert "N = 5" not in json.dumps([ada, evil, cut, dan]) and "cmd" not in json.dumps(evil)
     assert cut["visibility"] == "hidden" and "cut off" in cut["output"] and cut["score"] == 0
     assert [t["number"] for t in dan["tests"]] == ["90.1", "90.3", "90.4"]  # what is not known is no 0
+    assert "No mark yet for 90.2: the score is the sum of the others." in dan["output"] and "yet" not in evil["output"]
     assert all(p["stdout_visibility"] == "hidden" for p in (ada, evil, cut, dan))
+    assert summed(reports()) == [
+        "dan: no mark is known for 90.2. Gradescope will show the sum of the others as the score"]
+
+
+@pytest.mark.parametrize("text", ["=1+1", " +1", "-cmd", "@x", "\t=1", "\r=1", "\u200b=1", "＝1", "a\n=1"])
+def test_a_cell_is_one_line_and_no_formula(text):
+    made = cell(text)
+    assert "\n" not in made and not made.lstrip().startswith(tuple("=+-@＝")) and (made[0] == "'") != (text[0] == "a")
 
 
 @pytest.mark.classroom

@@ -89,7 +89,7 @@ def test_a_gradebook_in_postgresql(server, tmp_path, monkeypatch, capsys):
     # By the command, into an empty database, whose address comes from the instructor's own settings.
     command = ["gradebook", "--results", str(course.results), *course.options]
     assert main(command) == 0
-    assert "2 students' marks into postgresql+psycopg://course@/postgres" in capsys.readouterr().err
+    assert "marks of 2 students into postgresql+psycopg://course@/postgres" in capsys.readouterr().err
     ann = {"test-90-1": 2, "test-90-2": 0, "test-90-3": 3, "test-90-4": 0}
     assert gradebook.scores(server.url)["ann", little.UNIT] == ann
     assert gradebook.write(reports(2.0, 0.0, 3.0, 0.0), server.url, released).changed == 0

@@ -239,5 +239,4 @@ NAMES = ["-rf", "=cmd()", "@sum", "a\nb", "\u202egnp", "a\x1b[2J", os.fsdecode(b
 def cases():
     found = [Case(name, "accident", write, marks, words) for name, write, marks, words in ACCIDENTS]
     found += [Case(name, "accident", file(""), None, {"": "empty"}) for name in NAMES]
-    path = "a folder with the suffix.ipynb"
-    return [*found, Case(path, "accident", folder(Untitled=full()), FULL, {}, alone=True)]
+    return [*found, Case("a folder with the suffix.ipynb", "accident", folder(Untitled=full()), FULL)]

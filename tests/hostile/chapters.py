@@ -1,4 +1,4 @@
-"""The little course ten times over, as chapters 90 to 99, so that one student can hand in ten hostile notebooks.
+"""The little course twenty times over, as chapters 90 to 109, so that one student can hand in twenty notebooks.
 
 A sandbox takes longer to start than a notebook to grade, and each student has one. The grader imports this as checks.
 
@@ -13,7 +13,7 @@ from autograder.exercise import EXERCISES, exercise, load
 from ..autograder import little_course as little
 from . import knowing
 
-CHAPTERS = range(90, 100)
+CHAPTERS = range(90, 110)
 
 
 def as_chapter(data: bytes, chapter: int) -> bytes:

@@ -54,7 +54,7 @@ class Case:
 
     @property
     def can_share(self) -> bool:
-        """Whether it may be one of ten notebooks of one student."""
+        """Whether it may be one of many notebooks of one student."""
         return not (self.alone or self.together or self.marks is None) and all(n.startswith("90.") for n in self.marks)
 
 
@@ -107,11 +107,11 @@ class Placed:
 
 
 def placed(cases: list[Case]) -> list[Placed]:
-    """Each case in a submission: those that can share one, ten at a time."""
+    """Each case in a submission: those that can share one in turns, so that none has all that is slow."""
     share = [c for c in cases if c.can_share]
     found = [Placed(c, c.together or c.name) for c in cases if not c.can_share]
-    n = len(CHAPTERS)
-    return found + [Placed(c, f"student {i // n}", CHAPTERS[i % n]) for i, c in enumerate(share)]
+    n = -(-len(share) // len(CHAPTERS))
+    return found + [Placed(c, f"student {i % n}", CHAPTERS[i // n]) for i, c in enumerate(share)]
 
 
 def hand_in(where: Placed, folder: Path) -> None:
