@@ -15,7 +15,8 @@ def test_numbers_beyond_64_bits_are_refused(data):
 
 
 def test_a_narrow_terminal_shows_totals_a_wider_one_chapters_and_the_widest_every_mark():
-    marks = {number: Mark(2, 2, "right") for number in load("autograder.checks")}
+    course = [n for n, e in load("autograder.checks").items() if e.run.__module__.startswith("autograder.")]
+    marks = {number: Mark(2, 2, "right") for number in course}
     marks |= {"3.1": Mark(0, 2, "wrong"), "5.1": Mark(None, 2, "broken")}
     reports = [Report("Ada", ["a.ipynb"], "0", marks=marks)]
     assert [c.header for c in table(reports, 80).columns] == ["student", "total", "s", "note"]
