@@ -133,7 +133,7 @@ def shared_memory(traced) -> dict[str, int]:
     """
     grid, totals = gpu.Grid(traced), added_up(traced)
     slots = {x.name: slots_of(x, grid) for x in traced.operands}
-    found = {x.name: slots[x.name] * math.prod(x.block_shape) * x.dtype.itemsize for x in traced.operands}
+    found = {x.name: slots[x.name] * x.info.block_bytes for x in traced.operands}
     for i, e in enumerate(traced.extras[len(traced.scalars):]):
         if f"scratch{i}" not in totals:
             found[f"scratch{i}"] = math.prod(e.shape) * np.dtype(e.dtype).itemsize
@@ -145,7 +145,7 @@ def check(traced):
     """Raises SpecError for blocks that bulk tensor copies cannot move."""
     for x in traced.operands:
         where = f"{'output' if x.is_output else 'operand'} {x.name}"
-        size, row = math.prod(x.block_shape) * x.dtype.itemsize, x.shape[-1] * x.dtype.itemsize if x.shape else 0
+        size, row = x.info.block_bytes, x.shape[-1] * x.dtype.itemsize if x.shape else 0
         if x.dtype == bool:
             raise NotSupportedError(f"{where}: bulk tensor copies move whole bytes, and Mosaic GPU keeps a bool in a "
                                     'bit. Give an int8 array and compare inside the kernel, or lower to "triton".')

@@ -71,7 +71,7 @@ def shared_memory(traced) -> dict[str, int]:
                 wide = x.dtype.itemsize >= 4
                 blocks = max(stages - (wide or not on_matrix_unit), 1)
                 blocks += wide and on_matrix_unit and side == "rhs" and stages > 1
-                found[x.name] = max(found.get(x.name, 0), blocks * math.prod(x.block_shape) * x.dtype.itemsize)
+                found[x.name] = max(found.get(x.name, 0), blocks * x.info.block_bytes)
     if stages == 1:
         wide = [name for name in found if moving[name].dtype.itemsize >= 4]
         for name in sorted(wide, key=found.get)[:-1]:
