@@ -51,8 +51,8 @@ def test_a_learner_runs_it_moves_a_slider_and_solves_an_exercise(chapter):
     cell = chapter.see(chapter.cell("schedule_explorer("))
     output = chapter.wait(lambda: cell.find_elements(By.CSS_SELECTOR, ".jupyter-widgets svg[role=img]"), "the explorer")
     assert len([x for x in output if x.is_displayed()]) == 1
-    still = cell.find_elements(By.CSS_SELECTOR, "[class^=pallas-lite-still]")
-    assert still and not any(x.is_displayed() for x in still), "the still picture is there, and hidden"
+    still = cell.find_elements(By.CSS_SELECTOR, "b[class^=pallas-lite-], .jp-RenderedImage img")
+    assert len(still) == 2 and not any(x.is_displayed() for x in still), "picture and sentence are there, and hidden"
     chapter.see(output[0])
     before = picture(cell)
     chapter.shot("3-explorer")
@@ -89,7 +89,7 @@ def test_a_learner_runs_it_moves_a_slider_and_solves_an_exercise(chapter):
     # Tomorrow the widget is gone, and its still picture is there.
     chapter.open_tomorrow()
     cell = chapter.cell("schedule_explorer(")
-    still = chapter.wait(lambda: cell.find_elements(By.CSS_SELECTOR, "[class^=pallas-lite-still] img"), "still picture")
+    still = chapter.wait(lambda: cell.find_elements(By.CSS_SELECTOR, ".jp-RenderedImage img"), "still picture")
     chapter.see(still[0])
     chapter.shot("7-tomorrow")
     assert still[0].is_displayed() and still[0].get_property("naturalWidth") > 900
