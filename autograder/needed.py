@@ -39,7 +39,7 @@ class Statement:
 
 
 # Letters of a cell of a student's, and of all of them. The parser is ours, and takes minutes for some that are longer.
-MOST_PARSED, MOST_TOGETHER = 20_000, 500_000
+MOST_PARSED, MOST_TOGETHER = 10_000, 200_000
 
 
 def needed(cells: list[tuple[str, bool]]) -> list[str]:

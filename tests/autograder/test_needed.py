@@ -1,5 +1,6 @@
 """Which of our own statements are run when a submission is graded: all that a name in use depends on, and no more."""
 import textwrap
+import time
 
 import pytest
 
@@ -57,3 +58,11 @@ def test_a_cell_of_ours_that_is_no_python_and_all_that_is_theirs_is_run_whole():
                                     "a" + "()" * 10**5, "x = '\0'", "x = '\ud800'", "x = 1\n" * 10**5])
 def test_no_cell_of_a_student_breaks_the_parser(source):
     assert needed([("x = 1", True), (source, False)])[-1] == source
+
+
+@pytest.mark.parametrize("source", ["import " + "a." * 100_000 + "a", "\n".join(
+    f"def a{i}(): a{i - 1}()" for i in range(8_000)), "import " + "a." * 4_900 + "a", "-" * 100_000 + "1"])
+def test_no_cell_of_a_students_keeps_our_parser_busy(source):
+    began = time.process_time()
+    assert needed([("x = 2", True), *[(f"{source}\nx", False)] * 6])[0] == "x = 2"
+    assert time.process_time() - began < 10  # the first alone took minutes

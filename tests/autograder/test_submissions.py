@@ -82,7 +82,7 @@ def test_links_loops_and_folders_without_end(tmp_path, course):
     deep = tmp_path / "deep"
     deep.mkdir()
     here = os.open(deep, os.O_RDONLY)
-    for _ in range(3000):  # deeper than calls of Python, and than a path may be long
+    for _ in range(2100):  # deeper than calls of Python, and than a path may be long
         os.mkdir("d", dir_fd=here)
         inside = os.open("d", os.O_RDONLY, dir_fd=here)
         os.close(here)
@@ -100,6 +100,12 @@ def test_a_name_never_leads_elsewhere(tmp_path, course, name, student):
     path = tmp_path / f"{name[:-1] if name.startswith('.') else name}.ipynb"
     path.write_text("{}")
     assert list(whose([tmp_path], course)) == list(whose([path], course)) == [student]
+
+
+def test_a_folder_may_have_the_suffix_of_a_notebook(tmp_path, course):
+    (tmp_path / "ada.ipynb" / "b.IPYNB").mkdir(parents=True)
+    (tmp_path / "ada.ipynb" / "b.IPYNB" / "c.ipynb").write_text("{}")
+    assert whose([tmp_path], course) == {"ada.ipynb": (1, "", ())}
 
 
 @pytest.mark.parametrize("ending", [".IPYNB", ".ipynb.txt", ".ipynb.json"])

@@ -1,6 +1,7 @@
 """Transplanting, finding submissions, writing results: everything that needs no sandbox."""
 import copy
 import csv
+import functools
 import json
 
 import nbformat
@@ -11,8 +12,9 @@ from autograder.grade import Grader, Mark, Report, clean
 from autograder.online import install_cell
 from autograder.report import ResultsError, note, read, write
 from autograder.sandbox import Sandbox
+from autograder.shown import show
 from autograder.submissions import Submission, find
-from autograder.transplant import Unreadable, read_notebook, recognise, transplant
+from autograder.transplant import Unreadable, collect, read_notebook, recognise, transplant
 
 from . import little_course as little
 
@@ -152,6 +154,31 @@ def test_an_answer_that_became_markdown_is_run_as_code(course):
 def test_an_unreadable_file_is_told_apart(save, content, words):
     with pytest.raises(Unreadable, match=words):
         read_notebook(save(content, "x.ipynb"))
+
+
+JUNK = (None, True, -1, 1e308, float("nan"), 10**30, "", "raw", "\ud800", "ex-90-2", [], {}, [1], ["a", "b"], {"a": 1},
+        {"grade_id": []}, {"nbgrader": []}, {"nbgrader": {"grade_id": "ex-90-2", "solution": True}})
+
+
+@pytest.mark.parametrize("where", [(), ("cells",), ("metadata",), ("nbformat",), ("nbformat_minor",), *(
+    ("cells", 3, *more) for more in ((), ("id",), ("cell_type",), ("source",), ("outputs",), ("metadata",),
+                                     ("metadata", "nbgrader"), ("metadata", "nbgrader", "grade_id")))], ids=str)
+def test_whatever_stands_in_a_notebook_it_is_read_or_refused(save, course, where):
+    graded = Report("ann", [], "", marks={n: Mark(1.0, 1, "right") for n in little.STUBS})
+    plain = json.loads(nbformat.writes(little.notebook(little.RIGHT)))
+    *path, last = where or ("cells",)
+    for junk in (*JUNK, "nothing at all"):
+        changed = copy.deepcopy(plain)
+        place = functools.reduce(lambda at, key: at[key], path, changed)
+        place[last] = junk
+        if junk == "nothing at all":
+            del place[last]
+        read, _, unread = collect([save(json.dumps(changed if where else junk), "s.ipynb")], course)
+        assert len(read) + len(unread) == 1
+        for released, (_, notebook) in read.items():
+            steps, _ = transplant(released, notebook)
+            assert all(isinstance(s.source, str) for s in steps)
+            nbformat.writes(show(released, notebook, graded))
 
 
 def test_windows_line_ends_a_byte_order_mark_and_old_formats_are_read(save, course):
