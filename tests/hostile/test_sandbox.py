@@ -16,13 +16,36 @@ for _ in range(6):
         time.sleep(100)
 time.sleep(100)"""
 
+LEAVE_A_KEY = """import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+add, ask, control = {"x86_64": (248, 249, 250), "aarch64": (217, 218, 219)}[__import__("os").uname().machine]
+keyring = -4  # the user's
+for call in ((add, b"user", b"trial", b"secret", 6, keyring), (ask, b"user", b"trial", None, keyring),
+             (control, 10, keyring, b"user", b"trial", 0), (0x40000000 | add, b"user", b"t", b"s", 1, keyring)):
+    assert libc.syscall(*call) == -1 and ctypes.get_errno() == errno.EPERM, (call, ctypes.get_errno())
+"""
+MODES = pytest.mark.parametrize("mode", ["drop", "user"] if os.geteuid() == 0 else ["user"])
 
-@pytest.mark.parametrize("mode", ["drop", "user"] if os.geteuid() == 0 else ["user"])
-def test_many_processes_cannot_use_more_memory_than_is_allowed_together(tmp_path, mode):
-    stage = make_stage(tmp_path / "stage")
-    for parent in (tmp_path, *list(tmp_path.parents)[:2]):
+
+def make(folder, mode, limits):
+    stage = make_stage(folder / "stage")
+    for parent in (folder, *list(folder.parents)[:2]):
         parent.chmod(0o755)
-    worker = Worker(Sandbox(stage, mode, Limits(total=900 * 2**20)))
+    return Worker(Sandbox(stage, mode, limits))
+
+
+@MODES
+def test_no_key_stays_in_the_kernel_for_the_next_submission(tmp_path, mode):
+    worker = make(tmp_path, mode, Limits())
+    try:
+        assert worker.request("run", {"source": LEAVE_A_KEY}, Clock(30)) == ("ok", None)
+    finally:
+        worker.close()
+
+
+@MODES
+def test_many_processes_cannot_use_more_memory_than_is_allowed_together(tmp_path, mode):
+    worker = make(tmp_path, mode, Limits(total=900 * 2**20))
     try:
         worker.wait_until_ready()
         assert 50 * 2**20 < memory_of(worker._process.pid) < 600 * 2**20
