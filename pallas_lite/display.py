@@ -82,7 +82,7 @@ def display(what: Schedule | Timeline | View | Traced | Call) -> None:
         print(repr(what))
         return
     from .plot.page import png
-    words, figure = str(what), picture(what)
+    words, figure = what.words if isinstance(what, View) else str(what), picture(what)
     display.display({"text/plain": words}, raw=True)
     if figure is not None:
         label = f"Picture. {words.partition(chr(10))[0]}"

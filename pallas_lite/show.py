@@ -65,8 +65,13 @@ class View:
         blocks = 10.0 * np.arange(1, 1 + size[0])
         return f"A = {row(blocks)}\n{outcome(self.schedule, blocks)}"
 
+    @property
+    def words(self) -> str:
+        """What stands above the picture in a notebook."""
+        return "\n\n".join(filter(None, [self.verdict, self.values, self.table]))
+
     def __str__(self) -> str:
-        return "\n\n".join(filter(None, [self.verdict, self.values, self.table, str(self.timeline)]))
+        return f"{self.words}\n\n{self.timeline}"
 
 
 class NoView(str):

@@ -252,10 +252,9 @@ class DerivationStepper(Explorer):
         """The end of the time axis: to the scale of the beginning, time saved is seen as room on the right."""
         return max(self.timeline.total, self.began)
 
-    def _draw(self, figure: Figure, selected: int | None = None) -> Figure:
+    def _draw(self, figure: Figure) -> None:
         ax = fresh(figure, (0.115, 0.19, 0.87, 0.79))
-        return plot_timeline(self.timeline, ax, hazards=self.hazards[:1], title="", selected=selected,
-                             limit=self._limit).figure
+        plot_timeline(self.timeline, ax, hazards=self.hazards[:1], title="", limit=self._limit)
 
     def _touch(self, ax: Axes, lines, now: bool = False) -> list[str]:
         """Over the picture, for each of these lines: its box, or the moment of a wait that takes no time."""

@@ -55,11 +55,15 @@ def plot_listing(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Ha
     texts = codes + times + 4.5  # where the texts begin, in letters: two for gaps, two for the box
     wide = texts + max(len(row.text) + 2 + len(row.wrong) for row in (head, *lines))
     if ax is None:
-        left, high = min(wide * LETTER, 4.4), max(HIGH * (len(lines) + 1), 2.1) + 0.1
+        left, high = min(wide * LETTER, 4.4), max(HIGH * (len(lines) + 1), 2.3) + 0.1
         figure = Figure(figsize=(9, high))
         ax = figure.add_axes((0.005, 0.05 / high, left / 9, 1 - 0.1 / high))
-        beside = figure.add_axes(((left + 0.75) / 9, 1 - 1.65 / high, (9 - left - 0.85) / 9, 1.6 / high))
-        plot_timeline(timeline, beside, hazards=hazards[:1], title="", fold=12, selected=selected, limit=limit)
+        beside = figure.add_axes(((left + 0.75) / 9, 1 - 1.85 / high, (9 - left - 0.85) / 9, 1.6 / high))
+        # No bound: whoever derives a pipeline has not met them yet.
+        total = f"{timeline.total / unit_of(timeline.total)[0]:.4g} {head.time}"
+        title = (f"{timeline.schedule.name} on {timeline.machine.name}: {total} modelled, core busy "
+                 f"{timeline.utilisation:.0%}")
+        plot_timeline(timeline, beside, hazards=hazards[:1], title=title, fold=12, selected=selected, limit=limit)
     size = ax.get_position()
     inches = size.width * ax.figure.get_figwidth(), size.height * ax.figure.get_figheight()
     points = POINTS * min(1, inches[0] / wide / LETTER, inches[1] / (len(lines) + 1) / HIGH)

@@ -123,5 +123,6 @@ def test_a_view_is_text_and_its_listing_beside_the_timeline(outputs):
     view = pl.show(loops.one_slot, 4)
     view._ipython_display_()
     (text, _), (picture, look) = outputs
-    assert text == {"text/plain": str(view)} and picture["image/png"].startswith("iVBOR")
+    assert text == {"text/plain": view.words} and picture["image/png"].startswith("iVBOR")
+    assert str(view) == f"{view.words}\n\n{view.timeline}"
     assert look["image/png"] == {"width": 864, "alt": f"Picture. {view.verdict.splitlines()[0]}"}
