@@ -21,10 +21,9 @@ from tests.corpus import load_all
 from tests.corpus.test_corpus import compare
 
 from .gpu import BF16, KERNELS, ROWS, double, looking_for_races, normal, races
+from .upstream import QUICK
 
 CASES = load_all()
-# The CPU programs compile in half the time; jax 0.12 has no such choice.
-QUICK = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
 
 
 def check_values(f, operands, platform, interpret):

@@ -18,13 +18,11 @@ from pallas_lite.traced import Traced
 from tests.corpus import load_all
 from tests.corpus.test_corpus import compare, upstream_result
 
-from .upstream import EAGER, PARAMS, interpreter
+from .upstream import EAGER, OLDEST, PARAMS, QUICK, interpreter
 
 CASES = load_all()
 UNSUPPORTED = {"prefetch.scalars_traced_by_jit": "depend on traced scalars, so nobody can prove the program",
                "manual.a_remote_copy_to_oneself": "make_async_remote_copy is not lowered to a TPU program yet"}
-# The interpreter's programs compile in half the time so; jax 0.12 has the option no more.
-QUICK = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
 
 
 def f32(*shape):
@@ -58,7 +56,7 @@ def add(shape, block, depth=2, out_depth=2):
 
 
 # All of them on the oldest jax, where they compile quickest; a sample on the newest.
-@pytest.mark.parametrize("name", CASES if QUICK else list(CASES)[::4])
+@pytest.mark.parametrize("name", CASES if OLDEST else list(CASES)[::4])
 def test_the_corpus_runs_as_tpu_programs(name, monkeypatch):
     case, calls = CASES[name], []
 
@@ -90,15 +88,16 @@ def test_the_corpus_runs_as_tpu_programs(name, monkeypatch):
         assert len(started) == sum(copies(traced.schedule) for traced in calls)
 
 
+# Each shape, and each depth, meets both kinds of DMA.
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
-@pytest.mark.parametrize("shape, block", [((20, 26), (8, 12)), ((5,), (2,)), ((7, 9), (7, 4)), ((3, 4, 5), (1, 3, 2))])
-def test_odd_grids_at_any_depth(shape, block, depth):
+@pytest.mark.parametrize("number, shape, block", [
+    (0, (20, 26), (8, 12)), (1, (5,), (2,)), (2, (7, 9), (7, 4)), (3, (3, 4, 5), (1, 3, 2))])
+def test_odd_grids_at_any_depth(number, shape, block, depth):
     x, y = normal(*shape), normal(*shape, seed=1)
     traced = add(shape, block, depth, depth % 4 + 1).trace(x, y)
-    for params in (PARAMS, EAGER):
-        [out], started = run(traced, x, y, params=params)
-        np.testing.assert_array_equal(out, x + y)
-        assert started == copies(traced.schedule)
+    [out], started = run(traced, x, y, params=(PARAMS, EAGER)[(number + depth) % 2])
+    np.testing.assert_array_equal(out, x + y)
+    assert started == copies(traced.schedule)
 
 
 def test_a_seed_that_shuffles_the_simulator_leaves_the_program_in_grid_order():
@@ -145,7 +144,7 @@ def test_an_engine_that_forgets_a_wait_is_caught(verb, monkeypatch):
     assert not np.array_equal(run(traced, x, x)[0][0], x + x)
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n not in UNSUPPORTED][::1 if QUICK else 7])
+@pytest.mark.parametrize("name", [n for n in CASES if n not in UNSUPPORTED][::1 if OLDEST else 7])
 def test_the_text_and_the_schedule_agree(name):
     """Each copy and wait of the schedule is one instruction's, and each instruction is where its line says."""
     call, operands = CASES[name].build(pl, pltpu)
