@@ -78,6 +78,37 @@ def test_what_is_installed_is_the_lock_and_the_lock_is_complete():
                 assert requirement.specifier.contains(pin, prereleases=True), f"{name} needs {requirement}, lock: {pin}"
 
 
+def reached(roots: list[str]) -> set[str]:
+    """The installed packages that these requirements bring, themselves included."""
+    todo, found = [Requirement(text) for text in roots], set()
+    while todo:
+        requirement = todo.pop()
+        name = canonicalize_name(requirement.name)
+        for extra in {"", *requirement.extras}:
+            if (name, extra) not in found:
+                found.add((name, extra))
+                more = map(Requirement, importlib.metadata.requires(name) or [])
+                todo += [r for r in more if r.marker is None or r.marker.evaluate({"extra": extra})]
+    return {name for name, _ in found}
+
+
+def test_no_pin_is_left_of_a_package_that_nobody_asks_for_any_more():
+    here = set(pins(".".join(map(str, sys.version_info[:3]))))
+    left = here - reached(PROJECT["dependencies"] + EXTRAS["course"] + EXTRAS["test"])
+    assert not left, f"requirements.lock pins {', '.join(sorted(left))} for nobody: run `make lock`"
+
+
+def test_grading_needs_only_what_a_bare_install_brings(tmp_path):
+    """`pip install` of the wheel, without an extra: what the commands import is there."""
+    have = reached(PROJECT["dependencies"])
+    missing = [module for module, names in importlib.metadata.packages_distributions().items()
+               if not {canonicalize_name(name) for name in names} & {*have, "pallas-lite", "setuptools"}]
+    code = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))  # importing these fails\n" \
+           "import autograder.__main__, autograder.child, autograder.inside.worker, autograder.feedback, pallas_lite"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert "jupytext" in missing and done.returncode == 0, done.stderr
+
+
 def test_conda_has_the_same_python_and_no_list_of_its_own():
     *conda, pip = CONDA["dependencies"]
     assert conda == [f"python{PROJECT['requires-python']},<3.14", "pip"]  # the newest that CI tests is 3.13
