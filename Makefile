@@ -3,9 +3,10 @@
 #   PYTHON=, VENV=  choose the interpreter and the place of the environment
 export PYTHON VENV
 RUN = @sh tools/bootstrap.sh run
+next = { echo; echo "To go on:  $(1)"; exit 1; }
 
 .DEFAULT_GOAL = help
-.PHONY: help lab formgrader test build check bench tables lock
+.PHONY: help lab formgrader test build check fix hooks bench tables lock
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1	/p' Makefile
@@ -22,9 +23,23 @@ test:  ## set everything up and run the tests
 build:  ## build the student notebooks from solutions/
 	$(RUN) autograder build $(ARGS)
 
-check:  ## lint, and the tests that take seconds
-	$(RUN) ruff check
-	$(RUN) pytest -m "not browser and not classroom" $(ARGS)
+# The quickest tests that cover the most: all that asks only for a schedule, the face, the rules of the house.
+FAST = tests/test_types.py tests/test_environment.py tests/course/test_coverage.py \
+    tests/autograder/test_exercise.py tests/autograder/test_predict.py \
+    $(addprefix tests/unit/test_,$(addsuffix .py,architecture names docstrings schedule pipeline hazards by_hand timeline \
+        hardware))
+
+check:  ## before each commit, in half a minute: lint, types on the public face, the quickest tests
+	$(RUN) ruff check || $(call next,make fix)
+	$(RUN) mypy || $(call next,mend the lines above and run make check again)
+	$(RUN) pytest -q --no-header $(FAST) $(ARGS)
+
+fix:  ## mend what the linter can mend itself
+	$(RUN) ruff check --fix
+
+hooks:  ## run lint, types and `build --check` at each git commit (pre-commit)
+	@test -x .venv-hooks/bin/pre-commit || { $${PYTHON:-python3} -m venv .venv-hooks && .venv-hooks/bin/pip install -q pre-commit; }
+	@.venv-hooks/bin/pre-commit install
 
 bench:  ## measure the numbers that the README gives
 	$(RUN) benchmarks $(ARGS)

@@ -36,6 +36,17 @@ def chromium():
     return require(browser, "chromium"), require(shutil.which("chromedriver"), "chromedriver (Debian: chromium-driver)")
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter):
+    """Below all else stands the command that runs again what failed."""
+    yield
+    failed = [report.nodeid for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
+    if failed:
+        files = sorted({node.partition("::")[0] for node in failed if node})
+        again = f'"{failed[0]}"' if len(failed) == 1 else " ".join(files)
+        terminalreporter.write_line(f"\nWhen it is mended, run it again:  make test ARGS='{again}'")
+
+
 def how_to_update(request):
     return f"make test ARGS='--update-golden \"{request.node.nodeid}\"'"
 

@@ -19,7 +19,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 PROGRAMS = set("""apt autograder cd conda cp createdb dask docker echo export for git helm jupyter kubectl make mkdir
     nbgrader pip pre-commit pytest python python3 ruff sbatch .ci/run""".split())
 RUN_BY = {  # a command, from its beginning -> what runs it
-    r"make (test|check)|\.ci/run|ruff|pytest": ".ci/run",
+    r"make test|\.ci/run|ruff|pytest": ".ci/run",
+    r"make (check|hooks)": "tests/test_habits.py",
     r"make lab|mkdir work|cp -rn notebooks": "tests/test_environment.py",
     r"make formgrader|jupyter lab": "tests/browser/test_formgrader.py",
     r"make build": "tests/course/test_build.py",

@@ -127,7 +127,7 @@ pl.plot_timeline(trace.schedule)  # wrong
 pl.verify(trace)  # wrong
 pl.record(4, lambda N, A, X, Y, B: None)  # wrong
 pl.copy_in_start(0, 1)  # wrong
-pl.explore(kernel)  # wrong
+pl.explore(trace.schedule)  # wrong
 exercise("99.1", "A title")  # wrong: no points
 exercise("99.1", "A title", points=1)(lambda answer: None)  # wrong
 '''
