@@ -1,12 +1,9 @@
 """alike: pairs of similar submissions -> a page with their answers side by side, and a table for the terminal."""
-import functools
-from pathlib import Path
-
-import jinja2
 from rich.markup import escape
 from rich.table import Table
 
 from .exercise import EXERCISES
+from .feedback import template
 from .grade import clean
 from .similar import ALL, Answers, Pair, runs
 
@@ -19,7 +16,7 @@ SHOWN = 0.5  # an exercise with less in common is only named
 
 def page(found: list[Pair], answers: Answers, known: dict[str, list[str]], names: frozenset[str]) -> str:
     """One HTML file, without network or script; all that students wrote is escaped."""
-    return _template().render(intro=INTRO if found else NONE, pairs=[
+    return template("alike.html").render(intro=INTRO if found else NONE, pairs=[
         {"one": clean(p.one), "other": clean(p.other), "where": _where(p), "share": f"{p.share:.0%}",
          "limit": f"{p.limit:.0%}",
          "exercises": [(n, EXERCISES[n].title, f"{part:.0%}", _sides(p, answers[n], known.get(n, []), names))
@@ -50,9 +47,3 @@ def table(found: list[Pair]) -> Table:
 
 def _where(p: Pair) -> str:
     return "all notebooks" if p.where == ALL else p.where
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    text = Path(__file__).with_name("alike.html").read_text(encoding="utf-8")
-    return jinja2.Environment(autoescape=True).from_string(text)

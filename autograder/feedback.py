@@ -102,7 +102,7 @@ def page(report: Report, course: Course, notebooks: Iterable[Notebook] | None = 
     marks = [report.marks[e["number"]] for c in chapters for e in c["exercises"]]
     known = bool(marks) and all(m.points is not None for m in marks)
     points, most = sum(m.points or 0 for m in marks), sum(m.max_points for m in marks)
-    return _template().render(
+    return template("feedback.html").render(
         student=clean(report.student), title=", ".join(dict.fromkeys(n.unit for n in notebooks)) or "Your notebook",
         total=f"{points:g} of {most:g} points" if known else "", percent=f"{100 * points / (most or 1):.0f}",
         opening=_opening(report, marks), notes=[clean(w) for w in report.warnings], chapters=chapters,
@@ -226,6 +226,7 @@ def _hints(notebook: Notebook, answer_id: str) -> list[tuple[str, Markup]]:
 
 
 @functools.cache
-def _template() -> jinja2.Template:
-    text = Path(__file__).with_name("feedback.html").read_text(encoding="utf-8")
-    return jinja2.Environment(autoescape=True, undefined=jinja2.ChainableUndefined).from_string(text)
+def template(name: str) -> jinja2.Template:
+    """A page that lies beside this file. All that is put into it is escaped."""
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.ChainableUndefined).get_template(name)

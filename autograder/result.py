@@ -131,9 +131,9 @@ class Result:
             return ""
 
     def picture(self) -> str:
-        """The timeline as an SVG image, wrong spots marked; nothing if it cannot be drawn (a picture is an extra)."""
+        """The timeline as an image, wrong spots marked; nothing if it cannot be drawn (a picture is an extra)."""
         try:
-            return _image(self._timeline(), self.hazards, self.exercise)
+            return _image(self._timeline(), self.hazards)
         except Exception:
             return ""
 
@@ -155,28 +155,28 @@ def draw(drawing: str) -> str:
                                  pallas_lite.hardware.Machine(**{name: data["machine"][name] for name in MACHINE}),
                                  step_seconds=data["step_seconds"])
         hazards = [pallas_lite.Hazard(kind, "", "", "", -1, -1, tuple(events)) for kind, events in data["hazards"]]
-        return _image(t, hazards, "draw")
+        return _image(t, hazards)
     except Exception:
         return ""
 
 
-def _image(t, hazards: list, salt: str) -> str:
-    import matplotlib
+def _image(t, hazards: list) -> str:
+    """As a PNG. A web page that cleans notebooks, as GitHub's does, may refuse an SVG, which can hold a program."""
+    from PIL import Image  # matplotlib brings it
 
     import pallas_lite
     from pallas_lite.timeline import unit_of
     unit, name = unit_of(t.total)
     # No bound here, as in pallas_lite.show: the largest of the bounds need not be what holds a loop up.
     title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):
-        ax = pallas_lite.plot_timeline(t, hazards=hazards, title=title)
-        out, figure = io.BytesIO(), ax.get_figure(root=True)
-        assert figure, "an ax is part of one"
-        figure.savefig(out, format="svg", metadata={"Date": None}, facecolor="white")
-    # As an image: the style sheet inside an inline SVG would reach the whole page.
-    data = base64.b64encode(out.getvalue()).decode()
+    ax = pallas_lite.plot_timeline(t, hazards=hazards, title=title)
+    drawn, packed, figure = io.BytesIO(), io.BytesIO(), ax.get_figure(root=True)
+    assert figure, "an ax is part of one"
+    figure.savefig(drawn, format="png", dpi=150, facecolor="white")
+    Image.open(drawn).convert("RGB").quantize(64).save(packed, "png", optimize=True)  # a third of the bytes
+    data = base64.b64encode(packed.getvalue()).decode()
     return ('<img style="margin-top:8px;border-radius:4px;max-width:100%" '
-            f'alt="Timeline. {html.escape(title)}" src="data:image/svg+xml;base64,{data}">')
+            f'alt="Timeline. {html.escape(title)}" src="data:image/png;base64,{data}">')
 
 
 def _code(label, text):
