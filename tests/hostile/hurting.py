@@ -25,7 +25,8 @@ for folder, below, files in os.walk("/"):
     below[:] = [b for b in below if folder != "/" or b not in ("proc", "usr")]
     below[:] = [b for b in below if b != "nbgrader"]
     seen += [f for f in files + below if f in ("little_course.py", "90_little.ipynb", "gradebook.db", "mutants")]
-seen += [p for p in os.listdir("/proc") if p.isdigit() and int(p) > 90]
+processes = [p for p in os.listdir("/proc") if p.isdigit()]  # its own are few, though their numbers grow
+seen += processes if len(processes) > 12 else []
 seen += ["root"] * (os.getuid() == 0)
 for path in ("/course/x", "/usr/x", "/etc/x", "/x", "/dev/x"):
     try: open(path, "w"); seen.append(path)
