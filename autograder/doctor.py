@@ -112,7 +112,14 @@ def grading(course: Course) -> Iterator[Finding]:
     for extra, (module, what) in EXTRAS.items():
         here = importlib.util.find_spec(module) is not None
         yield Finding(f"[{extra}]", GOOD if here else NOTE, "installed" if here else f"not installed: {what}",
-                      "" if here else f"If you want that: pip install -e '.[{extra}]'")
+                      "" if here else f"If you want that: {_install(extra)}")
+
+
+def _install(extra: str) -> str:
+    """How the packages of an extra are had, in the repository or from a wheel."""
+    if (REPOSITORY / "pyproject.toml").is_file():
+        return f"pip install -e '.[{extra}]'"
+    return f"pip install 'WHEEL[{extra}]', with the course's wheel"
 
 
 def _sandbox() -> Iterator[Finding]:
@@ -128,7 +135,8 @@ def _sandbox() -> Iterator[Finding]:
 
 def _nbgrader() -> Iterator[Finding]:
     if importlib.util.find_spec("nbgrader") is None:
-        yield Finding("nbgrader", BAD, "not installed: no Formgrader, no gradebook", "pip install -e '.[course]'")
+        yield Finding("nbgrader", NOTE, "not installed: grading works, without Formgrader and a gradebook",
+                      f"If you want them: {_install('course')}")
         return
     from jupyter_core.paths import jupyter_config_path, jupyter_path
 

@@ -1,5 +1,6 @@
 """doctor says what is missing and what to do about it; its first line and exit code say whether anything is."""
 import importlib.metadata
+import importlib.util
 import os
 import shutil
 from pathlib import Path
@@ -116,3 +117,14 @@ def test_the_course_id_is_that_of_the_contents(course):
     assert now() == before
     path.write_bytes(path.read_bytes().replace(b"Little", b"Large"))
     assert now() != before
+
+
+@pytest.mark.parametrize("lies, advice", [("in the repository", "pip install -e '.[course]'"),
+                                          ("in a wheel", "pip install 'WHEEL[course]', with the course's wheel")])
+def test_without_nbgrader_one_can_grade_and_is_told_how_to_get_it(monkeypatch, tmp_path, lies, advice):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nbgrader" else find(name))
+    if lies == "in a wheel":
+        monkeypatch.setattr(doctor, "REPOSITORY", tmp_path)
+    (found,) = doctor._nbgrader()
+    assert found.state == doctor.NOTE and "grading works" in found.what and found.do.endswith(advice)
