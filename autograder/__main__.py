@@ -28,6 +28,7 @@ from .commands import (
     validate,
 )
 from .course import CourseError
+from .grade import clean
 from .report import ResultsError
 from .sandbox import SandboxError
 
@@ -44,6 +45,13 @@ VERBS = (
 )  # in the order of a course: --help shows them so
 
 
+class Plain(Console):
+    """A console on which nothing that a student wrote is a command, a name in a message among it."""
+
+    def print(self, *objects, **how) -> None:
+        super().print(*(clean(o, 10**6) if isinstance(o, str) else o for o in objects), **how)
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="autograder", description="Builds the course's notebooks and grades what students hand in.",
@@ -58,8 +66,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     # A file or a pipe has no width of its own: the table gets all that it needs.
-    console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 240)
-    errors = Console(stderr=True)
+    console = Plain(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 240)
+    errors = Plain(stderr=True)
     # Whoever stops a batch politely gets what was graded so far, as after Ctrl-C.
     with contextlib.suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, functools.partial(_stop, os.getpid()))

@@ -4,6 +4,7 @@ import contextlib
 import time
 from pathlib import Path
 
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..batch import Here, Order, grade_all
@@ -138,7 +139,7 @@ def _shown(reports, total: int, errors) -> None:
     with progress:
         bar = progress.add_task("", total=total)
         for done, report in enumerate(reports, 1):
-            progress.update(bar, advance=1, description=report.student)
+            progress.update(bar, advance=1, description=escape(clean(report.student)))
             if not errors.is_terminal and 10 * done // total > said and done < total:
                 said, left = 10 * done // total, (time.monotonic() - began) / done * (total - done)
                 errors.print(f"{done} of {total} graded, about {left / 60:.0f} min left", highlight=False)

@@ -1,6 +1,7 @@
 """A batch: what is graded again and what is not, and that no way of dying loses, doubles or changes a grade."""
 import contextlib
 import dataclasses
+import io
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+from rich.console import Console
 
 from autograder import machine
 from autograder.__main__ import main
@@ -261,6 +263,29 @@ def test_results_older_than_a_run_that_was_killed_or_goes_on_say_so(tmp_path, as
     assert Store(out).note_run({"paths": ["a"]}) != run
     for verb, (code, err) in ask().items():
         assert code == 0 and f"! these are the results of an earlier run: {killed}. {go_on}" in err, verb
+
+
+def test_a_batch_says_how_far_it_is_and_how_long_it_will_take():
+    people = [Report(f"s{i}", [], "") for i in range(1, 21)]
+    log, terminal = io.StringIO(), io.StringIO()
+    grading._shown(iter(people), 20, Console(file=log, width=100))
+    lines = log.getvalue().splitlines()
+    assert [line.partition(" graded")[0] for line in lines] == [f"{n} of 20" for n in range(2, 20, 2)]
+    assert all(line.endswith("about 0 min left") for line in lines)
+    grading._shown(iter(people), 20, Console(file=terminal, width=100, force_terminal=True))
+    assert "20/20" in terminal.getvalue() and "0:00:00" in terminal.getvalue() and "s20" in terminal.getvalue()
+    hostile = io.StringIO()
+    people = [Report("[/x]\x1b]0;owned\x07", [], "")]
+    grading._shown(iter(people), 1, Console(file=hostile, width=100, force_terminal=True))
+    assert "[/x] ]0;owned" in hostile.getvalue()  # as it is, and nothing that a terminal obeys
+
+
+def test_a_name_in_any_message_is_harmless_to_a_terminal(tmp_path, options, capsys):  # noqa: F811
+    (tmp_path / "s[b]\x1b]0;owned\x07").mkdir()
+    (tmp_path / "s[b]\x1b]0;owned\x07" / "a\x1b[2J.ipynb").write_text("{")
+    assert main(["similar", str(tmp_path), "--out", str(tmp_path / "similar.html"), *map(str, options[:4])]) == 2
+    said = "".join(capsys.readouterr())
+    assert "s[b] ]0;owned : " in said and not set(said) & set("\x1b\x07")
 
 
 def test_who_has_the_numbers_of_another_one_is_named_if_that_one_handed_in_too():
