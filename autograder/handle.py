@@ -17,6 +17,8 @@ from .inside.answers import TimeUp, answer
 from .replay import decoys, replay
 
 MOST_EVENTS = 2000  # of a kernel with copies of its own: checks call it on a few blocks
+MOST_BLOCKS = 200_000  # of all operands of a call: what checks do with them takes seconds
+MOST_DEPTH = 1000  # slots: the pipeline starts as many copies before its first step
 
 
 class Handle:
@@ -209,13 +211,15 @@ class KernelCall:
     def from_plain(data: dict) -> "KernelCall":
         grid = _whole(data["grid"])
         sides: dict[bool, list[KernelOperand]] = {False: [], True: []}
+        if math.prod(grid) * len(data["operands"]) > MOST_BLOCKS:
+            raise ValueError("more steps than a small case has")
         for x in data["operands"]:
             blocks = tuple(map(_whole, x["blocks"]))
             ranks = {len(b) for b in blocks} | {len(x["block_shape"])}
             if len(blocks) != math.prod(grid) or ranks != {len(x["shape"])}:
                 raise ValueError("not one block a step, or not one index a dimension")
-            if _whole([x["depth"]])[0] < 1 or 0 in x["block_shape"]:
-                raise ValueError("no slot, or an empty block")
+            if not 1 <= _whole([x["depth"]])[0] <= MOST_DEPTH or 0 in x["block_shape"]:
+                raise ValueError("no slot, too many, or an empty block")
             block_shape = tuple(None if b is None else _whole([b])[0] for b in x["block_shape"])
             sides[x["is_output"] is True].append(KernelOperand(
                 text(x["name"], 100), _whole(x["shape"]), text(x["dtype"], 20), _whole([x["depth"]])[0],

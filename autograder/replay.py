@@ -18,6 +18,8 @@ from pallas_lite.specs import VMEM, Operand, Scratch
 from .inside import wire
 
 MOST_STEPS = 5000  # of all calls of one function
+MOST_VISITS = 20_000  # of operands by steps, of all calls: each is some rows of a schedule
+MOST_SLOTS = 1000  # of all operands of a call: each is an array
 MOST_BYTES = 256 * 2**20  # of one call's arrays, slots and scratch
 
 
@@ -31,12 +33,15 @@ def decoys(arrays) -> list[Any]:
 def replay(told: list[dict], calls: tuple, arrays: tuple, ask) -> list[tuple[np.ndarray, ...]]:
     """The outputs of each call; none where what was told cannot be followed. `ask(call, step, values)` runs a step."""
     made: list[tuple[np.ndarray, ...]] = []
-    left = MOST_STEPS
+    left, visits = MOST_STEPS, MOST_VISITS
     for k, (data, call) in enumerate(zip(told, calls, strict=True)):
         left -= call.steps
+        visits -= call.steps * len(call.inputs + call.outputs)
         try:
-            made.append(_one(data, call, arrays, made, lambda *step, k=k: ask(k, *step)) if left >= 0 else ())
-        except (PallasLiteError, ValueError, TypeError, KeyError, IndexError, AttributeError, MemoryError):
+            made.append(_one(data, call, arrays, made, lambda *step, k=k: ask(k, *step)) if min(left, visits) >= 0 else
+                        ())
+        except (PallasLiteError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError,
+                wire.NotPlain):  # the last: no message can hold its refs
             made.append(())
     return made
 
@@ -51,6 +56,8 @@ def _one(data, call, arrays, made, ask):
     taken += [(e.shape, np.dtype(e.dtype), 1) for e in extras]
     if sum(math.prod(shape) * dtype.itemsize * many for shape, dtype, many in taken) > MOST_BYTES:
         raise ValueError("more memory than a case of an exercise needs")
+    if sum(x.depth for x in operands) > MOST_SLOTS:
+        raise ValueError("more slots than a case of an exercise needs")
 
     def body(step, values):
         new = list(values)

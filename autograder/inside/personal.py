@@ -22,4 +22,5 @@ def normalise(student: Any) -> str:
     """A student's id as it is compared: no blanks around, lower case.  >>> normalise(" S123 ")
     's123'
     """
-    return str(student).strip().casefold() if student else ""
+    # Half of a surrogate pair is a text that nothing can be drawn from.
+    return str(student).strip().casefold().encode("utf-8", "replace").decode() if student else ""

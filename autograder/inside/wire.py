@@ -14,6 +14,7 @@ import numpy as np
 MOST_HEADER = 16 * 2**20
 MOST_BYTES = 512 * 2**20
 MOST_ARRAYS = 1000
+MOST_KEYS = 100  # of a dict, if they are tuples: whoever makes numbers up can make tuples of one hash
 DEEPEST = 20
 DTYPES = frozenset(["bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
                     "bfloat16", "float16", "float32", "float64"])
@@ -78,7 +79,10 @@ def unpack(data: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
         if kind == "t" and isinstance(body, list):
             return tuple(unpack(v, arrays, depth + 1) for v in body)
         if kind == "d" and isinstance(body, list):
-            return {unpack(k, arrays, depth + 1): unpack(v, arrays, depth + 1) for k, v in body}
+            keys = [unpack(k, arrays, depth + 1) for k, _ in body]
+            if len(keys) > MOST_KEYS and tuple in map(type, keys):
+                raise WireError(f"a dict with more than {MOST_KEYS} tuples as its keys")
+            return dict(zip(keys, [unpack(v, arrays, depth + 1) for _, v in body], strict=True))
         if kind == "a" and type(body) is int and 0 <= body < len(arrays):
             return arrays[body]
     except (AttributeError, TypeError, ValueError):
@@ -113,7 +117,8 @@ def decode(read) -> tuple[str, Any]:
             if dtype not in DTYPES or len(shape) > 8 or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
                 raise ValueError
             dtype = dtype_of(dtype)
-            total += math.prod(shape) * dtype.itemsize
+            # NumPy refuses the shape (0, 2**62) too: an empty array counts as if it were not.
+            total += math.prod(max(n, 1) for n in shape) * dtype.itemsize
             sizes.append((dtype, tuple(shape)))
         if total > MOST_BYTES:
             raise ValueError

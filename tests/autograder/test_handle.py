@@ -76,7 +76,9 @@ def framed(header, rest=b""):
     framed({"kind": "ok", "body": None, "arrays": [["float64", "12"]]}),
     framed({"kind": "ok", "body": None, "arrays": 3}),
     framed({"kind": "ok", "body": {"t": {"t": 3}}, "arrays": []}),
-], ids=range(16))
+    framed({"kind": "ok", "body": {"a": 0}, "arrays": [["float32", [2**31 - 1] * 3 + [0]]]}),
+    framed({"kind": "ok", "body": {"d": [[{"t": [i, 0]}, 0] for i in range(101)]}, "arrays": []}),
+], ids=range(18))
 def test_junk_on_the_wire_is_an_error_of_the_wire(data):
     with pytest.raises(wire.WireError):
         wire.decode(reader(data))

@@ -35,6 +35,10 @@ def test_personal_numbers_belong_to_student_and_exercise(number):
     assert personal(number, "s12").size != personal("86.2", "s12").size
 
 
+def test_a_name_that_is_no_text_draws_numbers_too(number):
+    assert vars(personal(number, "\ud800")) == vars(personal(number, "?"))
+
+
 def test_a_prediction_says_high_or_low_and_what_slipped_and_never_the_value(number):
     ask(number, ("one block is enough", 1, "There are two blocks."))
     size = personal(number, "ann").size

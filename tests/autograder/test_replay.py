@@ -1,4 +1,6 @@
 """A pallas_call is replayed from what it asked for: honest calls give their own values, and liars gain nothing."""
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,9 @@ import pytest
 import pallas_lite as pl
 from autograder.checks.kernels import insist_made_by
 from autograder.exercise import Wrong
-from autograder.handle import LocalHandle
+from autograder.handle import KernelCall, LocalHandle
+from autograder.inside import wire
+from autograder.replay import replay
 from pallas_lite import tpu as pltpu
 
 X = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
@@ -89,6 +93,31 @@ def test_a_side_that_lies_gains_nothing(lie, changes, words):
     run = Liar(lie, **changes).kernel(X)
     with pytest.raises(Wrong, match=words):
         insist_made_by(run.calls[0], 0, X + 1, "")
+
+
+def call_of(steps, inputs, extras=(), depth=2):
+    x = {"name": "x", "is_output": False, "depth": depth, "dtype": "float32", "shares": None, "starts": None,
+         "shape": [2], "block_shape": [1], "blocks": [[i % 2] for i in range(steps)]}
+    return {"name": "k", "grid": [steps], "operands": [x] * inputs + [x | {"is_output": True}],
+            "extras": list(extras), "takes": [("value", np.zeros(2))] * inputs}
+
+
+@pytest.mark.parametrize("told", [call_of(1000, 40), call_of(1, 2, depth=1000), call_of(1, 1, [{"value": "text"}]),
+                                  call_of(1, 1, [{"shape": [], "dtype": "bool"}] * 1001)],
+                         ids=["operands", "slots", "no array", "refs"])
+def test_what_is_told_is_followed_only_as_far_as_a_task_goes(told):
+    def ask(k, step, values):
+        wire.encode("ask", values)
+        return []
+    began = time.process_time()
+    assert replay([told], (KernelCall.from_plain(told),), (), ask) == [()]
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("told", [call_of(1000, 200), call_of(1, 1, depth=2**31 - 1)], ids=["blocks", "depth"])
+def test_a_call_that_would_keep_checks_busy_is_no_call(told):
+    with pytest.raises(ValueError, match="many|more"):
+        KernelCall.from_plain(told)
 
 
 def test_nobody_sees_the_arrays_before_the_last_step():
