@@ -13,6 +13,7 @@ from .schedule import Schedule, aligned
 from .show import View
 from .timeline import LANES, Timeline, unit_of
 from .traced import Traced
+from .verify import Hazards
 
 if TYPE_CHECKING:  # matplotlib takes half a second: it is imported where something is drawn
     from matplotlib.figure import Figure
@@ -30,7 +31,7 @@ def lanes(t: Timeline, fold: int | None = 16) -> str:
 
 
 def about(trace: Traced) -> str:
-    """Grid, operands, SRAM and hazards of a call on operands of known shapes."""
+    """Grid, operands, SRAM and hazards of a call on operands of known shapes: the schedule's, then the last run's."""
     s, grid = trace.schedule, " × ".join(map(str, trace.call.grid))
     rows = [f"{trace.call.name}: {f'grid {grid}' if grid else 'no grid'}, {many(len(trace.indices), 'step')}"]
     for x in trace.arrays:
@@ -40,7 +41,9 @@ def about(trace: Traced) -> str:
     rows += [f"  {name} (prefetched): {a.dtype}{list(a.shape)}"
              for name, a in zip(trace.names, trace.scalars, strict=False)]
     return "\n".join([*rows, f"{s.sram_bytes:,} bytes of SRAM; copies move {s.hbm_bytes['total']:,} bytes",
-                      f"✗ {trace.hazards}" if trace.hazards else "✓ no hazards in the schedule"])
+                      f"✗ {trace.hazards}" if trace.hazards else
+                      f"✗ as it ran: {Hazards(trace.reported)}" if trace.reported else
+                      "✓ no hazards in the schedule (those that only values tell are reported when it runs)"])
 
 
 def about_call(call: Call) -> str:

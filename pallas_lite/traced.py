@@ -9,7 +9,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,7 @@ class Traced:
     indices: list[tuple[int, ...]]  # the grid position of each step, in the order in which they run
     given: dict[str, np.ndarray] | None = None  # the inputs' values, for a kernel whose own copies they may decide
     general: "Traced | None" = None  # then: the same for any values
+    reported: list[Hazard] = field(default_factory=list, init=False)  # by the last run, on values
 
     def in_order(self, order: list[int]) -> "Traced":
         """The same call with its steps in another order: `order` numbers them as they run now."""
@@ -317,6 +318,7 @@ class Traced:
 
     def report(self, hazards: Sequence[Hazard], proviso: str = "") -> None:
         """Warn of hazards, or raise, as the call's `on_hazard` says."""
+        self.reported[:] = hazards
         if self.call.on_hazard == "ignore" or not hazards:
             return
         text = f"{self.call.name}: {Hazards(hazards)}{proviso}"

@@ -63,8 +63,7 @@ class GridExplorer(Explorer):
         t = self.timeline
         lines.append(f"{show_time(t.total)} modelled on {self.machine.name} for all steps, core busy "
                      f"{t.utilisation:.0%}, {t.bound}-bound")
-        if self.trace.hazards:
-            lines.append(f"✗ {self.trace.hazards[0]}")
+        lines += [f"✗ {hazard}" for hazard in (self.trace.hazards or self.trace.reported)[:1]]
         return "\n".join(lines)
 
     def happens(self) -> list[str]:

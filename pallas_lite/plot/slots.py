@@ -67,12 +67,15 @@ def _slot(schedule, x, slot, moments, end):
 
     mine = [(n, e) for n, e in enumerate(schedule)
             if (e.slots[number] == slot if e.verb == RUN else (e.operand, e.slot) == (x.name, slot))]
-    for place, (n, e) in enumerate(mine):
+    leaves, goes = {}, None  # a run -> the block that leaves the slot next; backwards, so that each is found at once
+    for n, e in reversed(mine):
+        goes = leaves[n] = e.block if e.verb == OUT_START else goes
+    for n, e in mine:
         at, done = moments[n]
         if e.verb == RUN:
             used = done
             if x.is_output and state != "valid":  # whatever was there, the kernel now finds it, and may overwrite it
-                turn(at, "valid", next((e.block for _, e in mine[place:] if e.verb == OUT_START), None), n)
+                turn(at, "valid", leaves[n], n)
         elif e.verb in (IN_START, OUT_START):
             turn(at, "arriving" if e.verb == IN_START else "leaving", e.block, n)
         elif e.verb == IN_WAIT and state == "arriving":

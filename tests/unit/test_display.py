@@ -126,3 +126,21 @@ def test_a_view_is_text_and_its_listing_beside_the_timeline(outputs):
     assert text == {"text/plain": view.words} and picture["image/png"].startswith("iVBOR")
     assert str(view) == f"{view.words}\n\n{view.timeline}"
     assert look["image/png"] == {"width": 864, "alt": f"Picture. {view.verdict.splitlines()[0]}"}
+
+
+def test_a_call_that_ran_wrong_is_not_shown_with_a_tick():
+    """Its schedule is free of hazards, its accumulator is not: what the run reported is what is shown from then on."""
+    def total(x_ref, o_ref):
+        o_ref[...] += x_ref[...]
+    x = jnp.ones((4, 8, 128))
+    call = pl.pallas_call(total, jax.ShapeDtypeStruct((8, 128), jnp.float32), grid=(4,),
+                          in_specs=[pl.BlockSpec((None, 8, 128), lambda k: (k, 0, 0))],
+                          out_specs=pl.BlockSpec((8, 128), lambda k: (0, 0)))
+    before = str(call.trace(x))
+    assert "✓ no hazards in the schedule (those that only values tell are reported when it runs)" in before
+    with pytest.warns(pl.HazardWarning) as warned:
+        call(x)
+    said = warned[0].message.hazards[0]
+    for words in str(call), str(call.trace(x)), pl.explore(call, x).details:
+        assert str(said) in words and "✓" not in words
+    assert not call.trace(x).hazards, "the schedule's own"
