@@ -23,8 +23,9 @@ def explore(call: Call | Traced | Callable[..., Any], *operands: Any, view: str 
     and F under sliders; "stepper" moves the starts and waits of a short call; "tuner" has what each choice costs. No
     kernel runs: the call is traced.
 
-    `call` may be a function that makes a `pallas_call` and calls it, `def matmul(x, y, *, bm=128, bk=128): …`; its
-    `settings` are keywords. The tuner takes several values of each, and shows modelled time, SRAM, the best legal one:
+    `call` may be a function that makes a `pallas_call` and calls it, `def matmul(x, y, *, bm=128, bk=128): …`, or one
+    that only makes it, `def make(bm=128, bk=128): …`; its `settings` are keywords. The tuner takes several
+    values of each, and shows modelled time, SRAM, the best legal one:
     `explore(matmul, x, y, view="tuner", bm=(64, 128, 256), bk=(64, 128))`; without any it takes halves and doubles of
     the defaults. Of a finished call it chooses the depths and the order of the grid.
 
@@ -41,7 +42,7 @@ def explore(call: Call | Traced | Callable[..., Any], *operands: Any, view: str 
     elif not callable(call):
         raise SpecError("explore takes a pallas_call(…) and its operands, a trace, or a function that makes the call: "
                         f"explore(f, x, y), or explore(f.trace(x, y)). This is of type {type(call).__name__}.")
-    elif view == "tuner":
+    elif (call := choices.caller(call, operands, settings)) and view == "tuner":
         return choices.of_function(call, operands, settings, machine)
     else:
         made, arrays = first_call(call, *operands, **settings)

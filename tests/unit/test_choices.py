@@ -10,6 +10,7 @@ from ipywidgets.widgets import widget
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
 from pallas_lite.explorers import choices
+from pallas_lite.explorers.base import show_time
 from pallas_lite.hardware import H100, TPU_V5E
 from pallas_lite.plot.choices import Choice, plot_choices
 from pallas_lite.traced import Traced
@@ -149,6 +150,34 @@ def test_without_choices_they_lie_around_the_defaults():
     with pytest.raises(pl.SpecError, match="f has no keyword with a whole number as its default.*def matmul"):
         def f(x, *, block=None): ...
         pl.explore(f, X, view="tuner")
+
+
+def maker(bm=128, bn=128):
+    spec = pl.BlockSpec((bm, bn), lambda i, j: (i, j))
+
+    def double(x_ref, o_ref):
+        o_ref[...] = 2 * x_ref[...]
+    return pl.pallas_call(double, shape(512, 512), grid=(512 // bm, 512 // bn), in_specs=[spec], out_specs=spec)
+
+
+def named(*, bm, bn=128):
+    return maker(bm, bn)
+
+
+@pytest.mark.parametrize("make", [maker, named, jax.jit(maker, static_argnames=("bm", "bn"))])
+def test_a_function_that_only_makes_the_call_may_take_its_settings_in_any_place(make):
+    tuner = pl.explore(make, shape(512, 512), view="tuner", bm=(64, 128, 256), bn=(128, 256))
+    assert tuner.choices == {"bm": (64, 128, 256), "bn": (128, 256)}
+    for bm, bn in (64, 128), (256, 256):
+        tuner.set(bm=bm, bn=bn)
+        trace = maker(bm, bn).trace(shape(512, 512))
+        assert show_time(trace.timeline(TPU_V5E).total) in tuner.headline and f"{trace.steps} steps" in tuner.details
+    assert pl.explore(make, shape(512, 512), bm=64).trace.call.grid == (8, 4)
+
+
+def test_without_choices_a_function_that_only_makes_the_call_is_tuned_around_its_defaults():
+    tuner = pl.explore(maker, shape(512, 512), view="tuner")
+    assert tuner.choices == dict.fromkeys(("bm", "bn"), (32, 64, 128, 256, 512))
 
 
 @pytest.mark.parametrize("given, words", [
