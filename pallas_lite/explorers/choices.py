@@ -45,25 +45,6 @@ class Play(NamedTuple):
     tiles: str  # wrong on a TPU
 
 
-def caller(f: Callable, operands: tuple, settings: dict) -> Callable:
-    """A function of operands and keywords: `f`, or where `f` takes settings alone and gives a call, that with its call.
-
-    Parameters that operands would land in are settings if they are named as such, or have a number as their default.
-    """
-    own = inspect.signature(inspect.unwrap(f)).parameters
-    places = [p for p in own.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
-    if not operands or not all(p.name in settings or type(p.default) in (int, bool) for p in places[:len(operands)]):
-        return f
-
-    def made_and_called(*arrays, **chosen):
-        return inspect.unwrap(f)(**chosen)(*arrays)
-    made_and_called.__name__ = kernel_name(f)
-    made_and_called.__signature__ = inspect.Signature([
-        inspect.Parameter("arrays", inspect.Parameter.VAR_POSITIONAL),
-        *(p.replace(kind=max(p.kind, p.KEYWORD_ONLY)) for p in own.values())])
-    return made_and_called
-
-
 def of_function(f: Callable, operands: tuple, choices: dict, machine: Machine) -> "CallTuner":
     """Of a function that makes a pallas_call: its keywords are the settings. Without choices: around the defaults."""
     parameters = inspect.signature(inspect.unwrap(f)).parameters

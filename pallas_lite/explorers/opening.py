@@ -1,7 +1,9 @@
 """opening: a call of the learner's own -> an explorer of it. In: a pallas_call and its operands. Out: one of VIEWS."""
+import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ..body import kernel_name
 from ..call import Call, first_call
 from ..errors import SpecError
 from ..hardware import TPU_V5E, Machine
@@ -42,7 +44,7 @@ def explore(call: Call | Traced | Callable[..., Any], *operands: Any, view: str 
     elif not callable(call):
         raise SpecError("explore takes a pallas_call(…) and its operands, a trace, or a function that makes the call: "
                         f"explore(f, x, y), or explore(f.trace(x, y)). This is of type {type(call).__name__}.")
-    elif (call := choices.caller(call, operands, settings)) and view == "tuner":
+    elif (call := caller(call, operands, settings)) and view == "tuner":
         return choices.of_function(call, operands, settings, machine)
     else:
         made, arrays = first_call(call, *operands, **settings)
@@ -51,3 +53,22 @@ def explore(call: Call | Traced | Callable[..., Any], *operands: Any, view: str 
         raise SpecError("explore: this call has no steps, or no operand that is copied block by block. To see a "
                         "kernel's own copies, print f.trace(…).schedule.")
     return choices.of_trace(trace, settings, machine) if view == "tuner" else VIEWS[view](trace, machine)
+
+
+def caller(f: Callable, operands: tuple, settings: dict) -> Callable:
+    """A function of operands and keywords: `f`, or where `f` takes settings alone and gives a call, that with its call.
+
+    Parameters that operands would land in are settings if they are named as such, or have a number as their default.
+    """
+    own = inspect.signature(inspect.unwrap(f)).parameters
+    places = [p for p in own.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
+    if not operands or not all(p.name in settings or type(p.default) in (int, bool) for p in places[:len(operands)]):
+        return f
+
+    def made_and_called(*arrays, **chosen):
+        return inspect.unwrap(f)(**chosen)(*arrays)
+    made_and_called.__name__ = kernel_name(f)
+    made_and_called.__signature__ = inspect.Signature([
+        inspect.Parameter("arrays", inspect.Parameter.VAR_POSITIONAL),
+        *(p.replace(kind=max(p.kind, p.KEYWORD_ONLY)) for p in own.values())])
+    return made_and_called
