@@ -293,8 +293,9 @@ class _Run:
                 return Mark(0.0, test.points, "not done", f"Exercise {test.number} is not done yet.")
             if kind == "missing":
                 return Mark(0.0, test.points, "missing", "its cell is not in the notebook")
-            text = clean(": ".join(str(body[k]) for k in ("kind", "message") if body.get(k)))
-            details = {"your line": clean(str(body.get("line", "")))}
+            said = {k: v for k, v in body.items() if isinstance(v, str)}  # the sandbox may say anything
+            text = clean(": ".join(said[k] for k in ("kind", "message") if said.get(k)))
+            details = {"your line": clean(said.get("line", ""))}
             return Mark(0.0, test.points, "error", text, details, {"message": text, **details})
         visible = None
         if seen is not None:

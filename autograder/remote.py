@@ -104,7 +104,7 @@ class Worker:
             raise
         if reply == "ended":
             self.fresh = True
-            self.struck |= body == -signal.SIGKILL
+            self.struck |= type(body) is int and body == -signal.SIGKILL
             raise WorkerDied(_epitaph(body))
         return reply, body
 

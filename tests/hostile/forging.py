@@ -91,9 +91,9 @@ def call(x):
 """
 BUT = "did not make them"
 PIPE = """import json, os, struct, threading, time
-def message(kind, body):
-    header = json.dumps({"kind": kind, "body": body, "arrays": []}).encode()
-    return struct.pack(">I", len(header)) + header
+def message(kind, body, arrays=()):  # whose values are 0
+    header = json.dumps({"kind": kind, "body": body, "arrays": [["int8", shape] for shape in arrays]}).encode()
+    return struct.pack(">I", len(header)) + header + bytes(sum(n for n, in arrays))
 def send(data):
     for fd in range(3, 40):
         try: os.write(fd, data)
@@ -243,6 +243,9 @@ pl_record, pl.record = pl.record, record
 def loop(*_): pass""", "hazard"),
     Program("verdicts on the pipe", "90.2", PIPE + "send(message('right', 1.0) * 9)\ntime = 9", "not an answer"),
     Program("ends that are none", "90.2", PIPE + "send(message('ended', 0) * 3)\ntime = 9"),
+    Program("an end that is an array", "90.2", PIPE + "send(message('ended', {'a': 0}, [[3]]))\ntime = 9"),
+    Program("a failure of arrays", "90.2", PIPE + """body = {'d': [[k, {'a': 0}] for k in ('kind', 'message', 'line')]}
+send(message('failed', body, [[3]]) * 2)"""),
     Program("answers for later questions", "90.2", PIPE + "send(message('ok', None) + message('ok', 7))\ntime = 9",
             "too high"),
     Program("gives its input back", "90.3", PATCH + "def double(x): return x", "differs in"),
