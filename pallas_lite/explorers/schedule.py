@@ -112,6 +112,8 @@ class ScheduleExplorer(Explorer):
         sram = f"SRAM {needs:,} of {has:,} bytes" + (" ✗ does not fit" if needs > has else "")
         formulas = {"compute": "N·Y/F", "bandwidth": "N·X/β", "latency": "N·(α + X/β + Y/F)/depth"}
         bounds = ", ".join(f"{name} {formulas[name]} = {show_time(v)}" for name, v in t.terms.items())
+        if "steps" not in self.settings:
+            bounds += " (X: of all copies of a step; one that is skipped counts as 0)"
         return (f"step {self.step}: {' · '.join(happens(t.schedule, self.step))}\nfill {show_time(t.fill)} · "
                 f"drain {show_time(t.drain)} · {sram}\nlower bounds: {bounds}")
 
@@ -183,7 +185,8 @@ class ScheduleExplorer(Explorer):
         notes = {
             "depth": f"slots: {slots}; {t.schedule.sram_bytes:,} bytes of SRAM",
             "alpha": f"a copy arrives {show_time(s['alpha'])} after it left the port",
-            "beta": f"a block of {size:,} bytes takes the port for X/β = {show_time(size / s['beta'])}",
+            "beta": f"a block of {size:,} bytes takes the port for {'X/β = ' * ('steps' in s)}"
+                    f"{show_time(size / s['beta'])}",
             "flops": f"a step computes for Y/F = {show_time(t.step_seconds)}",
             "step": "outlined; the mouse tells of others" + shown * (len(self._page) < t.schedule.steps),
         }

@@ -132,6 +132,12 @@ def _inches(ax: Axes) -> float:
     return ax.bbox.width / ax.figure.dpi
 
 
+def _scales(ax: Axes, sheets: Sheets) -> tuple[float, float]:
+    """Inches for each element, to the right and down, before any layout; one scale where squares are squares."""
+    wide, high = _inches(ax) / sheets.extent[0], ax.bbox.height / ax.figure.dpi / sheets.extent[1]
+    return (min(wide, high),) * 2 if _equal(sheets) else (wide, high)
+
+
 def _box(x: float, y: float, width: float, height: float) -> np.ndarray:
     return np.array([(x, y), (x + width, y), (x + width, y + height), (x, y + height)])
 
@@ -163,10 +169,8 @@ def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> N
     centres = {b: sheets.box(b).mean(0) for b in kinds}
     ax.plot(*np.array([centres[v.block] for v in visits]).reshape(-1, 2).T, color=ink.strong, lw=0.8, alpha=0.6)
     if len(blocks) <= NUMBERED:
-        # Letters that fit into a block, on axes with one scale for both ways.
-        scale = min(_inches(ax) / sheets.extent[0], ax.bbox.height / ax.figure.dpi / sheets.extent[1])
-        room = 12 * (scale if _equal(sheets) else _inches(ax) / sheets.extent[0]) * (1, *sheets.x.block_shape)[-1]
-        _number(ax, centres, visits, lit, room)
+        letters = 12 * _scales(ax, sheets)[0] * (1, *sheets.x.block_shape)[-1]  # that fit into a block
+        _number(ax, centres, visits, lit, letters)
     _frame(ax, sheets)
     keys = [Patch(facecolor=color, hatch=hatch, edgecolor=ink.soft if color == "none" else EDGE, label=kind)
             for kind in present for color, hatch in [KINDS[kind]]]
@@ -199,8 +203,13 @@ def _frame(ax: Axes, sheets: Sheets) -> None:
     ax.tick_params(length=0, labelsize=9, labeltop=True, labelbottom=False)
     rows, columns = ((1, 1, *sheets.counts)[-2:] if x.starts is None else (0, 0))
     high, wide = (1, 1, *x.block_shape)[-2:]
-    for axis, count, size in ((ax.xaxis, columns, wide), (ax.yaxis, rows if len(sheets.shape) > 1 else 0, high)):
-        shown = range(0, count, max(1, -(-count // 16)))
+    right, down = _scales(ax, sheets)
+    letter, line = 0.085, 0.15  # inches
+    for axis, count, size, room, needs in (
+            (ax.xaxis, columns, wide, right, letter * (len(str(columns)) + 1)),
+            (ax.yaxis, rows if len(sheets.shape) > 1 else 0, high, down, line)):
+        most = min(16, max(1, int(count * size * room / needs)))
+        shown = range(0, count, max(1, -(-count // most)))
         axis.set_ticks([(i + 0.5) * size for i in shown], shown)
     for lead, (left, top) in sheets.corners.items():
         if lead:

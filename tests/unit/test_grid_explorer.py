@@ -159,6 +159,9 @@ def test_the_sliders_of_the_schedule_open_on_a_call_too():
     explorer.set(flops=explorer.first["flops"] / 2)
     assert explorer.timeline.step_seconds == pytest.approx(2 * trace.timeline(pl.hardware.TPU_V5E).step_seconds)
     assert "steps" not in explorer.controls and "slots: x 3, w 3, o 3" in explorer._notes["depth"].value
+    # N·X/β counts all copies, so it is not N times what the one block beside the slider takes.
+    assert "X/β" not in explorer.notes()["beta"] and "N·X/β" in explorer.details
+    assert "(X: of all copies of a step; one that is skipped counts as 0)" in explorer.details
     explorer.close()
 
 

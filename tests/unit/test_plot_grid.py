@@ -1,10 +1,13 @@
 """The picture of a grid: what it shows is what the schedule says."""
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 import pallas_lite as pl
 from pallas_lite.engines.record import record
@@ -130,3 +133,18 @@ def test_something_else_is_told_what_is_taken():
 
 def test_a_step_without_the_operand_is_in_no_visit():
     assert [str(v) for v in visits_of([None, (0,), (0,), None])] == ["1–2"]
+
+
+@pytest.mark.parametrize("rows, columns", [(16, 1), (1, 16), (16, 16), (1000, 1), (12, 300)])
+@pytest.mark.parametrize("place", [(0.1, 0.2, 0.25, 0.65), (0.05, 0.2, 0.9, 0.65)], ids=["third", "whole"])
+def test_the_numbers_along_the_edges_do_not_run_into_each_other(rows, columns, place):
+    spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
+    call = pl.pallas_call(lambda x_ref, o_ref: None, jax.ShapeDtypeStruct((8 * rows, 128 * columns), jnp.float32),
+                          grid=(rows, columns), in_specs=[spec], out_specs=spec)
+    figure = Figure(figsize=(9, 2.85))
+    ax = figure.add_axes(place)
+    pl.plot_grid(call.trace(jax.ShapeDtypeStruct((8 * rows, 128 * columns), jnp.float32)), "o", None, ax)
+    figure.canvas.draw()
+    for axis in ax.xaxis, ax.yaxis:
+        boxes = [label.get_window_extent() for label in axis.get_ticklabels() if label.get_text()]
+        assert boxes and not any(a.overlaps(b) for a, b in itertools.pairwise(boxes))
