@@ -79,6 +79,19 @@ def _why_none(folder: str | os.PathLike) -> str:
     return "the last one was killed before it came to its end"
 
 
+def twice(reports: Iterable[Report]) -> list[str]:
+    """Who has two marks for one exercise, in words: where there is place for one, nobody should have to guess which."""
+    seen: dict[str, set[str]] = {}
+    found: dict[str, None] = {}  # in order
+    for r in reports:
+        before = seen.setdefault(r.student, set())
+        if before & r.marks.keys():
+            found[clean(r.student)] = None
+        before.update(r.marks)
+    return [f"{name} handed in the same exercises more than once. Each has a row here, and a gradebook gets the last "
+            "one's marks: take away what does not count, and grade again" for name in found]
+
+
 def exercises_of(reports: list[Report]) -> list[str]:
     """The exercises that any report has, in course order."""
     return [n for n in EXERCISES if any(n in r.marks for r in reports)]

@@ -12,7 +12,7 @@ from rich.console import Console
 from ..course import ROOT, Course
 from ..exercise import many as many
 from ..grade import Report
-from ..report import ResultsError, read
+from ..report import ResultsError, read, twice
 from ..sandbox import Sandbox, find_sandbox, make_stage
 
 OK, FAIL, UNREADABLE, FAULT = range(4)
@@ -80,8 +80,13 @@ def results_option(p) -> None:
 
 
 def results_of(options, errors: Console) -> list[Report]:
-    """The last results. That they are not all is said. Raises ResultsError."""
-    return read(options.results, lambda text: errors.print(f"! {text}", markup=False, highlight=False, soft_wrap=True))
+    """The last results. That they are not all, or somebody's twice, is said. Raises ResultsError."""
+    def say(text: str) -> None:
+        errors.print(f"! {text}", markup=False, highlight=False, soft_wrap=True)
+    found = read(options.results, say)
+    for text in twice(found):
+        say(text)
+    return found
 
 
 def refuse_missing(options) -> None:

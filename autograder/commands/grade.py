@@ -11,7 +11,7 @@ from ..batch import Here, Order, grade_all
 from ..grade import Report, clean
 from ..inside.personal import normalise
 from ..machine import most_jobs
-from ..report import LEGEND, slim, table, write
+from ..report import LEGEND, slim, table, twice, write
 from ..store import Store
 from ..submissions import find, pack
 from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, refuse_missing
@@ -98,7 +98,7 @@ def _grade(options, store: Store, console, errors) -> int:
     console.print(table(rows, console.width))
     console.print(LEGEND, highlight=False)
     errors.print(f"{len(todo)} graded, {len(submissions) - len(todo)} unchanged", highlight=False)
-    for line in borrowed(rows):
+    for line in (*borrowed(rows), *twice(rows)):
         errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     for path in written:
         errors.print(f"written: {path}", markup=False, highlight=False)

@@ -4,7 +4,7 @@ import pytest
 from autograder.exercise import load
 from autograder.grade import Mark, Report
 from autograder.inside import wire
-from autograder.report import MOST_ROWS, table
+from autograder.report import MOST_ROWS, table, twice
 
 
 @pytest.mark.parametrize("data", [10**400, {"t": [1, -(2**63)]}, [[2**63]], {"d": [["k", 10**30]]}])
@@ -24,6 +24,15 @@ def test_a_narrow_terminal_shows_totals_a_wider_one_chapters_and_the_widest_ever
     in_3 = 2 * sum(n.startswith("3.") for n in marks)
     assert chapters["ch 3"] == f"{in_3 - 2}/{in_3}" and chapters["ch 5"].startswith("?/") and len(chapters) >= 11
     assert len(table(reports, 1000).columns) == 4 + len(marks) > 10
+
+
+def test_two_marks_of_a_student_for_one_exercise_are_said_and_those_for_others_are_not():
+    def report(student, *numbers):
+        return Report(student, ["a.ipynb"], "0", marks=dict.fromkeys(numbers, Mark(2, 2, "right")))
+    once = [report("bob", "1.1", "1.2"), report("bob", "2.1"), report("ann", "1.1"), report("eve"), report("eve")]
+    assert twice(once) == []
+    line, = twice([*once, report("bob", "1.2", "2.2"), report("bob", "1.2")])
+    assert line.startswith("bob handed in the same exercises more than once")
 
 
 def test_of_very_many_submissions_the_table_has_those_that_need_a_look_and_says_where_the_others_are():
