@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from .call import Call
 from .errors import many
-from .schedule import Schedule, aligned
+from .schedule import Schedule
 from .show import View
+from .table import aligned
 from .timeline import LANES, Timeline, unit_of
 from .traced import Traced
 from .verify import Hazards

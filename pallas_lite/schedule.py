@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from .errors import PallasLiteError
+from .table import aligned
 
 if TYPE_CHECKING:
     from .rolled import Rolled
@@ -357,28 +358,6 @@ class Schedule:
             return Schedule(tuple(events), operands, float(data["flops"]), _text(data["name"]), work, scratch)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise PallasLiteError(f"not a schedule: {error}") from None
-
-
-def aligned(header: list[str], rows: list[list[str]], remarks: Sequence[str] = (), fold: int | None = None) -> str:
-    """A table as text: a dot for an empty cell, a remark behind its row. More than `fold` rows: the middle is left out.
-
-    Rows with a remark stay, the first three of them.
-    """
-    shown: Sequence[int] = range(len(rows))
-    if fold and len(rows) > fold:
-        marked = [i for i, remark in enumerate(remarks) if remark][:3]
-        shown = sorted({*shown[:fold - fold // 4], *shown[len(rows) - fold // 4:], *marked})
-    widths = [max(map(len, [h, *(rows[i][c] for i in shown)])) for c, h in enumerate(header)]
-    lines = ["  ".join(h.ljust(w) for h, w in zip(header, widths, strict=True)).rstrip()]
-    before = -1
-    for i in shown:
-        if i != before + 1:
-            lines.append(f"   … {i - before - 1} more rows")
-        cells = [(c or "·").ljust(w) for c, w in zip(rows[i], widths, strict=True)]
-        cells[0] = rows[i][0].rjust(widths[0])
-        lines.append(("  ".join(cells) + (remarks[i] if remarks else "")).rstrip())
-        before = i
-    return "\n".join(lines)
 
 
 def _starts(columns) -> np.ndarray:

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 # Data flows down: a module may import from its own line and from those above it, and never in a circle.
 PARTS = {
     "pallas_lite": """
-        errors hardware schedule rolled specs memory refs slips jaxprs pipeline
+        errors hardware table schedule rolled specs memory refs slips jaxprs pipeline
         engines.record engines.simulate
         body races clean verify reports by_hand
         engines.xla

@@ -7,6 +7,7 @@ import pytest
 import pallas_lite as pl
 from pallas_lite.engines.record import record
 from pallas_lite.specs import Operand
+from pallas_lite.table import aligned
 from tests.unit.loops import blocking, rolled
 from tests.unit.test_pictures import gather
 
@@ -70,3 +71,19 @@ def test_spoilt_plain_data_is_refused(spoil):
 
 def test_sram_bytes_count_every_slot():
     assert pl.record(rolled, 4, depth=2, block_bytes=10).sram_bytes == 2 * 2 * 10
+
+
+def test_a_wide_table_lists_a_cells_copies_on_several_lines_and_loses_none():
+    """Three operands of three slots: the first step starts eight copies. A notebook would break such a row anywhere."""
+    copies = [f"{name}[{n}, 0] → {n}" for n in range(3) for name in "abc"]
+    rows = [["0", ", ".join(copies), "a[0], b[0], c[0]", "run", "o[0, 0] ← 0", ""],
+            ["1", "", "a[1]", "run", "", "o[0]"]]
+    table = aligned(["step", "copy_in start", "copy_in wait", "run", "copy_out start", "copy_out wait"], rows,
+                    ["  ✗ race", ""])
+    lines = table.split("\n")
+    assert len(lines) > 3 and max(len(line.removesuffix("  ✗ race")) for line in lines) <= 108
+    assert [c for line in lines for c in copies if c in line] == copies
+    assert lines[1].startswith("   0  a[0, 0] → 0, ") and lines[1].endswith("✗ race")
+    assert lines[-1].split() == ["1", "·", "a[1]", "run", "·", "o[0]"]
+    starts = {len(line) - len(line.lstrip()) for line in lines[2:-1]}
+    assert starts == {lines[0].index("copy_in start")}, "what goes on stands in its column"
