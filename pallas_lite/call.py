@@ -204,9 +204,9 @@ class Call:
             return [_specs.BlockSpec()] * len(flat)
         is_spec = lambda s: s is None or isinstance(s, _specs.BlockSpec)  # noqa: E731
         found, nest = jax.tree.flatten(tuple(given) if isinstance(given, list) else given, is_leaf=is_spec)
-        kind = "operands" if what == "in_specs" else "outputs"
+        kind, other = ("operands", f"Call it on {len(found)}, or give") if what == "in_specs" else ("outputs", "Give")
         if len(found) != len(flat):
-            raise SpecError(f"{self.name}: {len(flat)} {kind} but {len(found)} {what}. Give one BlockSpec for each "
+            raise SpecError(f"{self.name}: {len(flat)} {kind} but {len(found)} {what}. {other} one BlockSpec for each "
                             f"{kind[:-1]}: {what} has {len(found)}, the call has {len(flat)} (a list counts once for "
                             "each entry).")
         if len(flat) > 1 and nest != tree:

@@ -291,11 +291,11 @@ CALLS = {
     "a bare BlockSpec": (lambda: call(in_specs=block()),
                          "copy: in_specs is one BlockSpec; give a list: in_specs=[pl.BlockSpec(…)]."),
     "too few specs": (lambda: call(copy, X, X),
-                      "copy: 2 operands but 1 in_specs. Give one BlockSpec for each operand: in_specs has 1, the call "
-                      "has 2 (a list counts once for each entry)."),
+                      "copy: 2 operands but 1 in_specs. Call it on 1, or give one BlockSpec for each operand: in_specs "
+                      "has 1, the call has 2 (a list counts once for each entry)."),
     "a Python list": (lambda: call(copy, [1.0, 2.0, 3.0]),
-                      "copy: 3 operands but 1 in_specs. Give one BlockSpec for each operand: in_specs has 1, the call "
-                      "has 3 (a list counts once for each entry)."),
+                      "copy: 3 operands but 1 in_specs. Call it on 1, or give one BlockSpec for each operand: in_specs "
+                      "has 1, the call has 3 (a list counts once for each entry)."),
     "a spec that is none": (lambda: call(in_specs=["x"]),
                             "operand x: its spec is 'x'; give a pl.BlockSpec(block_shape, index_map)."),
     "swapped": (lambda: call(in_specs=[pl.BlockSpec(lambda i: i, (8,))]),
