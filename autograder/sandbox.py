@@ -88,6 +88,7 @@ class Sandbox:
         # In the order of their paths: Python may live under /tmp, and must not be covered by the empty /tmp.
         mounts = {"/course": ["--ro-bind", self.stage, "/course"], "/proc": ["--proc", "/proc"],
                   "/dev": ["--dev", "/dev"],
+                  "/dev/zero": ["--dev-bind", "/dev/null", "/dev/zero"],  # shared, it is memory that nobody counts
                   **{folder: [*memory, folder] for folder in ("/dev/shm", "/tmp", "/work")}}
         for folder in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache",
                        "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/fonts", "/etc/alternatives"):

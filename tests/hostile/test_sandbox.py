@@ -24,6 +24,25 @@ for call in ((add, b"user", b"trial", b"secret", 6, keyring), (ask, b"user", b"t
              (control, 10, keyring, b"user", b"trial", 0), (0x40000000 | add, b"user", b"t", b"s", 1, keyring)):
     assert libc.syscall(*call) == -1 and ctypes.get_errno() == errno.EPERM, (call, ctypes.get_errno())
 """
+HIDE_MEMORY = """import ctypes, mmap, os
+libc = ctypes.CDLL(None, use_errno=True)
+def refused(take):
+    try:
+        return take() == -1
+    except OSError:
+        return True
+assert refused(lambda: os.memfd_create("x"))
+assert refused(lambda: libc.shmget(0, 4096, 0o1600)) and refused(lambda: libc.msgget(0, 0o1600))
+assert refused(lambda: mmap.mmap(-1, 4096))
+try:
+    with open("/dev/zero", "r+b", buffering=0) as zero: mmap.mmap(zero.fileno(), 4096)
+except (OSError, ValueError): pass
+else: raise AssertionError("/dev/zero")
+mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)[0] = 1
+with open("/work/x", "w+b") as file:
+    file.write(bytes(4096)); file.flush()
+    mmap.mmap(file.fileno(), 4096)[0] = 1
+"""
 MODES = pytest.mark.parametrize("mode", ["drop", "user"] if os.geteuid() == 0 else ["user"])
 
 
@@ -39,6 +58,15 @@ def test_no_key_stays_in_the_kernel_for_the_next_submission(tmp_path, mode):
     worker = make(tmp_path, mode, Limits())
     try:
         assert worker.request("run", {"source": LEAVE_A_KEY}, Clock(30)) == ("ok", None)
+    finally:
+        worker.close()
+
+
+@MODES
+def test_no_memory_is_outside_of_what_is_counted(tmp_path, mode):
+    worker = make(tmp_path, mode, Limits())
+    try:
+        assert worker.request("run", {"source": HIDE_MEMORY}, Clock(30)) == ("ok", None)
     finally:
         worker.close()
 
