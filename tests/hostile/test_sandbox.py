@@ -43,6 +43,18 @@ with open("/work/x", "w+b") as file:
     file.write(bytes(4096)); file.flush()
     mmap.mmap(file.fileno(), 4096)[0] = 1
 """
+GO_OUT = """import ctypes, errno, socket
+libc = ctypes.CDLL(None, use_errno=True)
+for flags in (0x10000000, 0x10020000, 0x20000):
+    assert libc.unshare(flags) == -1 and ctypes.get_errno() == errno.EPERM, flags
+assert libc.mount(b"x", b"/tmp", b"tmpfs", 0, None) == -1 and ctypes.get_errno() == errno.EPERM
+assert libc.syscall(430, b"tmpfs", 0) == -1 and ctypes.get_errno() == errno.EPERM
+for family in (38, 40):  # the kernel's ciphers; the host of a virtual machine
+    try: socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error: assert error.errno == errno.EPERM, error
+    else: raise AssertionError(family)
+for family in (socket.AF_UNIX, socket.AF_INET): socket.socket(family).close()
+"""
 MODES = pytest.mark.parametrize("mode", ["drop", "user"] if os.geteuid() == 0 else ["user"])
 
 
@@ -58,6 +70,15 @@ def test_no_key_stays_in_the_kernel_for_the_next_submission(tmp_path, mode):
     worker = make(tmp_path, mode, Limits())
     try:
         assert worker.request("run", {"source": LEAVE_A_KEY}, Clock(30)) == ("ok", None)
+    finally:
+        worker.close()
+
+
+@MODES
+def test_there_is_no_way_into_other_namespaces_or_to_the_host(tmp_path, mode):
+    worker = make(tmp_path, mode, Limits())
+    try:
+        assert worker.request("run", {"source": GO_OUT}, Clock(30)) == ("ok", None)
     finally:
         worker.close()
 
