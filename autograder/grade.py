@@ -294,7 +294,7 @@ class _Run:
             if kind == "missing":
                 return Mark(0.0, test.points, "missing", "its cell is not in the notebook")
             said = {k: v for k, v in body.items() if isinstance(v, str)}  # the sandbox may say anything
-            text = clean(": ".join(said[k] for k in ("kind", "message") if said.get(k)))
+            text = clean(": ".join(said[k] for k in ("kind", "message") if said.get(k))) or "your code stopped"
             details = {"your line": clean(said.get("line", ""))}
             return Mark(0.0, test.points, "error", text, details, {"message": text, **details})
         visible = None
