@@ -11,7 +11,7 @@ from .call import Call
 from .errors import many
 from .schedule import Schedule
 from .show import View
-from .table import aligned
+from .table import aligned, folded
 from .timeline import LANES, Timeline, unit_of
 from .traced import Traced
 from .verify import Hazards
@@ -27,8 +27,8 @@ def lanes(t: Timeline, fold: int | None = 16) -> str:
     for s in t.spans:
         begins[float(f"{s.start / unit:.4g}")][s.lane].append(
             f"({s.label})" if s.waiting else f"step {s.label}" if s.lane == LANES[1] else t.schedule.cell(s.event))
-    return aligned([name, *LANES], [[f"{time:g}", *(", ".join(cells[lane]) for lane in LANES)]
-                                    for time, cells in sorted(begins.items())], fold=fold)
+    rows = [[f"{time:g}", *(", ".join(cells[lane]) for lane in LANES)] for time, cells in sorted(begins.items())]
+    return aligned([name, *LANES], {i: rows[i] for i in folded(len(rows), fold=fold)})
 
 
 def about(trace: Traced) -> str:

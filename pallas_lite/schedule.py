@@ -3,6 +3,7 @@
 In: events, from engines/record.py (pallas_call) or by_hand.py (a learner's loop).
 Out: to verify.py (hazards), timeline.py (time), engines/simulate.py (values) and the text forms below.
 """
+import bisect
 import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from .errors import PallasLiteError
-from .table import aligned
+from .table import aligned, folded
 
 if TYPE_CHECKING:
     from .rolled import Rolled
@@ -286,33 +287,32 @@ class Schedule:
         A row ends where the program goes back to an earlier column, so the table is in exact program order.
         `marks` maps event numbers to a remark, put behind their row. More than `fold` rows: the middle is left out.
         """
-        rows, remarks, last = [], [], (-1, 99)
-        for number, e in enumerate(self.events):
-            column = 1 + CODE[e.verb]
-            # A run ends its column's turn: two runs never share a row.
-            if e.step != last[0] or column < last[1] or column == last[1] == 3:
-                rows.append([str(e.step), "", "", "", "", ""])
-                remarks.append("")
-            cell = self.cell(number)
-            rows[-1][column] += f", {cell}" if rows[-1][column] else cell
-            if marks and number in marks:
-                remarks[-1] += f"  ✗ {marks[number]}"
-            last = e.step, column
+        column, step = self.columns.verb, self.columns.step
+        # A row ends with its step, where a column is behind the last one, and with a run: two never share one.
+        back = (column[1:] < column[:-1]) | (column[1:] == column[:-1]) & (column[1:] == CODE[RUN])
+        begins = np.flatnonzero(np.concatenate([[True], (step[1:] != step[:-1]) | back])[:len(step)]).tolist()
+        remarks = [""] * len(begins)
+        for number, mark in sorted((marks or {}).items()):
+            remarks[bisect.bisect(begins, number) - 1] += f"  ✗ {mark}"
+        ends, rows = [*begins[1:], len(step)], {}
+        for i in folded(len(begins), remarks, fold):
+            row = range(begins[i], ends[i])
+            rows[i] = [str(step[row[0]]), *(", ".join(self.cell(n) for n in row if column[n] == code)
+                                            for code in range(len(VERBS)))]
         return aligned(["step", "copy_in start", "copy_in wait", "run", "copy_out start", "copy_out wait"], rows,
-                       remarks, fold)
+                       remarks)
 
     def cell(self, number: int) -> str:
         """An event in few letters, as a table has it."""
-        e = self.events[number]
-        if e.verb == RUN:
+        c = self.columns  # and not its events, which would all be made for one
+        verb, slot = VERBS[c.verb[number]], int(c.slot[number])
+        if verb == RUN:
             return "run"
-        x = self.operand(e.operand)
-        slot, block = x.show_slot(e.slot), x.show(e.block)
-        if e.verb == IN_START:
-            return f"{block} → {slot}"
-        if e.verb == OUT_START:
-            return f"{block} ← {slot}"
-        return f"{x.name}[{e.slot}]"
+        x = self.operands[c.operand[number]]
+        if verb in (IN_START, OUT_START):
+            block = x.show(c.blocks[c.block[number]])
+            return f"{block} {'→' if verb == IN_START else '←'} {x.show_slot(slot)}"
+        return f"{x.name}[{slot}]"
 
     def __str__(self) -> str:
         return self.table()

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 WIDE, NARROW = 108, 16  # letters: a table as wide as a notebook shows it unbroken; its columns get no narrower
 
 
-def aligned(header: list[str], rows: list[list[str]], remarks: Sequence[str] = (), fold: int | None = None) -> str:
-    """A table as text: a dot for an empty cell, a remark behind its row. More than `fold` rows: the middle is left out.
+def folded(count: int, remarks: Sequence[str] = (), fold: int | None = None) -> Sequence[int]:
+    """The rows to show: of more than `fold`, the first, the last, and the first three with a remark."""
+    if not fold or count <= fold:
+        return range(count)
+    marked = [i for i, remark in enumerate(remarks) if remark][:3]
+    return sorted({*range(fold - fold // 4), *range(count - fold // 4, count), *marked})
+
+
+def aligned(header: list[str], rows: dict[int, list[str]], remarks: Sequence[str] = ()) -> str:
+    """A table of numbered rows as text: a dot for an empty cell, a remark behind its row, a line where some are left out.
 
     Where it would be wider than a page, the items of a cell stand on several lines.
-
-    Rows with a remark stay, the first three of them.
     """
-    shown: Sequence[int] = range(len(rows))
-    if fold and len(rows) > fold:
-        marked = [i for i, remark in enumerate(remarks) if remark][:3]
-        shown = sorted({*shown[:fold - fold // 4], *shown[len(rows) - fold // 4:], *marked})
+    shown = list(rows)
     widths = [max(map(len, [h, *(rows[i][c] for i in shown)])) for c, h in enumerate(header)]
     most = max(widths)
     while most > NARROW and sum(min(w, most) for w in widths) + 2 * len(widths) > WIDE:

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -14,6 +15,10 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 # Chapters that run here must not tick exercises off in the progress of whoever runs the tests.
 os.environ["PALLAS_LITE_STATE"] = tempfile.mkdtemp(prefix="pallas-lite-state-")
+
+# Speed is measured in benchmarks/: a busy machine fails no test.
+hypothesis.settings.register_profile("course", deadline=None)
+hypothesis.settings.load_profile("course")
 
 GOLDEN = Path(__file__).parent / "golden"
 

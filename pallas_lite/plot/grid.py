@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -22,6 +23,7 @@ KINDS = {"not visited": ("none", "////"), "copied once": (BLUE, ""), "kept for s
          "copied again": (RUST, "..")}
 EDGE = "#444444"  # and hatches
 PAST = "past the edge: not copied"
+DRAWN = 4096  # blocks, or visits, that are drawn one by one
 NUMBERED = 100  # blocks: with more of them, step numbers would be too small to read
 
 
@@ -153,7 +155,10 @@ def _kinds(visits: list[Visit]) -> dict[tuple[int, ...], str]:
 def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> None:
     kinds, blocks, ink = _kinds(visits), sheets.blocks(), ink_of(ax)
     present = [kind for kind in KINDS if any(kinds.get(b, "not visited") == kind for b in blocks)]
-    for kind in present:  # a collection for each kind: an explorer redraws at every step
+    many = len(blocks) > DRAWN and sheets.x.starts is None
+    if many:
+        _shade(ax, sheets, kinds, lit)
+    for kind in present if not many else ():  # a collection for each kind: an explorer redraws at every step
         color, hatch = KINDS[kind]
         boxes = [sheets.box(b) for b in blocks if kinds.get(b, "not visited") == kind]
         edge = ink.soft if color == "none" else EDGE
@@ -166,9 +171,10 @@ def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> N
     if lit:
         ax.add_collection(PolyCollection([sheets.box(lit.block)], facecolors=KINDS[kinds[lit.block]][0],
                                          edgecolors=ink.strong, linewidths=4), autolim=False)
-    centres = {b: sheets.box(b).mean(0) for b in kinds}
-    ax.plot(*np.array([centres[v.block] for v in visits]).reshape(-1, 2).T, color=ink.strong, lw=0.8, alpha=0.6)
-    if len(blocks) <= NUMBERED:
+    centres = {b: sheets.box(b).mean(0) for b in kinds} if len(visits) <= DRAWN else {}
+    if centres:  # of more, the line would hide the blocks
+        ax.plot(*np.array([centres[v.block] for v in visits]).reshape(-1, 2).T, color=ink.strong, lw=0.8, alpha=0.6)
+    if centres and len(blocks) <= NUMBERED:
         letters = 12 * _scales(ax, sheets)[0] * (1, *sheets.x.block_shape)[-1]  # that fit into a block
         _number(ax, centres, visits, lit, letters)
     _frame(ax, sheets)
@@ -177,6 +183,19 @@ def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> N
     keys += [Patch(facecolor=BLUE, alpha=0.3, label=PAST)] if past else []
     ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(0, -0.02), fontsize=9, frameon=False,
               borderaxespad=0.2, ncols=min(4, max(1, int(_inches(ax) / 1.3))))
+
+
+def _shade(ax: Axes, sheets: Sheets, kinds: dict[tuple[int, ...], str], lit: Visit | None) -> None:
+    """Very many blocks, as an image for each sheet: a polygon each would take seconds, and show no more."""
+    ax.add_collection(PolyCollection(sheets.frames(), facecolors="none", edgecolors=ink_of(ax).soft, linewidths=0,
+                                     hatch=KINDS["not visited"][1], zorder=-1), autolim=False)  # seen where none is
+    cells = np.full((*sheets.counts[:-2], *(1, 1, *sheets.counts)[-2:]), list(KINDS).index("not visited"))
+    cells.reshape(sheets.counts)[tuple(np.array(list(kinds)).T)] = [list(KINDS).index(kind) for kind in kinds.values()]
+    (rows, columns), (high, wide) = cells.shape[-2:], (1, 1, *sheets.x.block_shape)[-2:]
+    for lead, (left, top) in sheets.corners.items():
+        ax.imshow(cells[lead], ListedColormap([color for color, _ in KINDS.values()]), vmin=0, vmax=len(KINDS) - 1,
+                  extent=(left, left + columns * wide, top + rows * high, top), aspect="auto",
+                  interpolation="nearest", alpha=0.6 if lit else 1)
 
 
 def _number(ax: Axes, centres, visits: list[Visit], lit: Visit | None, room: float) -> None:

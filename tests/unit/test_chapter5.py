@@ -40,8 +40,10 @@ def test_the_picture_names_the_machine_and_no_bound():
         return pl.pallas_call(kernel, x, grid=(x.shape[0] // 64, x.shape[1] // 128), in_specs=[spec, spec],
                               out_specs=spec)(x, y)
     card = check("5.1", add).html()
-    svg = base64.b64decode(card.partition("base64,")[2].partition('"')[0]).decode()
-    assert f"kernel on {pl.hardware.TOY.name}: " in svg and "-bound" not in svg and "core busy" in card
+    picture = base64.b64decode(card.partition("base64,")[2].partition('"')[0])
+    said = card.partition('alt="')[2].partition('"')[0]  # the picture's title
+    assert picture.startswith(b"\x89PNG") and f"kernel on {pl.hardware.TOY.name}: " in said and "core busy" in said
+    assert "-bound" not in said
     assert "white-space:pre;" in card.partition("<pre")[2]
 
 

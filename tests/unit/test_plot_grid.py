@@ -148,3 +148,16 @@ def test_the_numbers_along_the_edges_do_not_run_into_each_other(rows, columns, p
     for axis in ax.xaxis, ax.yaxis:
         boxes = [label.get_window_extent() for label in axis.get_ticklabels() if label.get_text()]
         assert boxes and not any(a.overlaps(b) for a, b in itertools.pairwise(boxes))
+
+
+def test_very_many_blocks_are_an_image_in_the_same_colours_and_no_polygons():
+    """Of 100 × 50 blocks the lower half is left out, the rows come one after another, and the first block once more."""
+    many = trace((800, 400), (2501,), (8, 8), lambda i: (i % 2500 // 50, i % 50))
+    ax = pl.plot_grid(many, "x", step=60)
+    (image,) = ax.images
+    kinds = np.array(image.get_array())
+    assert kinds.shape == (100, 50) and image.get_extent() == [0, 400, 800, 0]
+    assert kinds[0, 0] == 3 and (kinds[50:] == 0).all() and (np.delete(kinds[:50].ravel(), 0) == 1).all()
+    assert legend(ax) == ["not visited", "copied once", "copied again"]
+    assert sum(len(c.get_paths()) for c in ax.collections) == 3, "frame, hatch, the block of step 60"
+    assert ax.collections[-1].get_paths()[0].get_extents().bounds == (80, 8, 8, 8)

@@ -78,8 +78,8 @@ def test_a_wide_table_lists_a_cells_copies_on_several_lines_and_loses_none():
     copies = [f"{name}[{n}, 0] → {n}" for n in range(3) for name in "abc"]
     rows = [["0", ", ".join(copies), "a[0], b[0], c[0]", "run", "o[0, 0] ← 0", ""],
             ["1", "", "a[1]", "run", "", "o[0]"]]
-    table = aligned(["step", "copy_in start", "copy_in wait", "run", "copy_out start", "copy_out wait"], rows,
-                    ["  ✗ race", ""])
+    table = aligned(["step", "copy_in start", "copy_in wait", "run", "copy_out start", "copy_out wait"],
+                    dict(enumerate(rows)), ["  ✗ race", ""])
     lines = table.split("\n")
     assert len(lines) > 3 and max(len(line.removesuffix("  ✗ race")) for line in lines) <= 108
     assert [c for line in lines for c in copies if c in line] == copies
@@ -87,3 +87,12 @@ def test_a_wide_table_lists_a_cells_copies_on_several_lines_and_loses_none():
     assert lines[-1].split() == ["1", "·", "a[1]", "run", "·", "o[0]"]
     starts = {len(line) - len(line.lstrip()) for line in lines[2:-1]}
     assert starts == {lines[0].index("copy_in start")}, "what goes on stands in its column"
+
+
+def test_a_table_of_a_hundred_thousand_steps_makes_only_the_rows_that_it_shows(monkeypatch):
+    schedule, made, cell = pl.record(rolled, 100_000), [], pl.Schedule.cell
+    monkeypatch.setattr(pl.Schedule, "cell", lambda self, number: made.append(number) or cell(self, number))
+    lines = str(schedule).splitlines()
+    assert len(lines) == 1 + 12 + 1 + 4 and len(made) < 100
+    whole = pl.record(rolled, 40).table(fold=None).splitlines()
+    assert [line.split() for line in lines[1:5]] == [line.split() for line in whole[1:5]]
