@@ -15,7 +15,7 @@ def folded(count: int, remarks: Sequence[str] = (), fold: int | None = None) -> 
 
 
 def aligned(header: list[str], rows: dict[int, list[str]], remarks: Sequence[str] = ()) -> str:
-    """A table of numbered rows as text: a dot for an empty cell, a remark behind its row, a line where some are left out.
+    """A table of numbered rows as text: a dot for an empty cell, a remark behind its row, a line for rows left out.
 
     Where it would be wider than a page, the items of a cell stand on several lines.
     """

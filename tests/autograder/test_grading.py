@@ -184,16 +184,22 @@ def test_the_command_takes_no_autograder_from_the_folder_that_one_grades_in(tmp_
     for name in ("autograder", "numpy", "jax", "pallas_lite", "rich"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(STOP)
-    # With -m, and without -P, Python itself imports the first three before any file of ours.
-    for name in ("types", "functools", "operator", "json", "numpy"):
+    for name in ("json", "numpy"):
         (tmp_path / f"{name}.py").write_text(STOP)
     script = tmp_path / "bin" / "autograder"  # as pip writes it
     script.parent.mkdir()
     script.write_text("import sys\nfrom autograder.__main__ import main\nsys.exit(main())\n")
-    for how, path in (([script], f"{ROOT}{os.pathsep}"), (["-P", "-m", "autograder"], str(ROOT))):
+
+    def teaches(how, path):
         done = subprocess.run([sys.executable, *how, "--help"], cwd=tmp_path, capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": path})
         assert done.returncode == 0 and "Builds the course" in done.stdout, done.stdout + done.stderr
+    teaches([script], f"{ROOT}{os.pathsep}")  # whose empty part is the current folder
+    # Where Python looks into it, Python itself imports these, before any file of ours.
+    for name in ("types", "functools", "operator"):
+        (tmp_path / f"{name}.py").write_text(STOP)
+    for how in ([script], ["-P", "-m", "autograder"]):
+        teaches(how, str(ROOT))
 
 
 def test_unreadable_and_faults_have_exit_codes_of_their_own(tmp_path, options):
