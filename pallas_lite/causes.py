@@ -3,16 +3,16 @@
 `bounds` are the tutorial's three regimes. `excess` splits the time above the largest of them, M, exactly: the schedule
 is played again without one constraint after the other, and each is charged with what the time falls by (never below M).
 
-    drain        the end without what follows the last run: the copies out that nothing overlaps
+    last trip    the end without what follows the last run: the copies out that nothing overlaps
     wait-out     … if the core never waits for a copy out: it held up the fetches and runs that come after the wait
     port queue   … if copies out do not pass through the port of the copies in (nothing, with one port each way)
     order        … if each fetch starts as early, and each wait comes as late, as the operand's slots allow
-    fill         of what is left: a step's way in that nothing overlaps, at most α + X/β + Y/F of the first step
+    first trip   of what is left: a step's way in that nothing overlaps, at most α + X/β + Y/F of the first step
     uneven       the rest: stretches in which one engine has more to do than M's average tells
 
 A program with less of something never takes longer here (copies keep their order in the port), so no charge is
 negative; where two hold the same thing up, the later of the list is charged. `order` alone moves copies, and is charged
-only with what that gains.
+only with what that gains. A trip is not a Timeline's whole fill or drain: a bound may cover part of it.
 """
 import numpy as np
 
@@ -44,7 +44,7 @@ def excess(t) -> dict[str, float]:
     play, least = t.play, max(t.terms.values())
     runs, out = play.verb == CODE[RUN], np.isin(play.verb, (CODE[OUT_START], CODE[OUT_WAIT]))
     inputs = [(x.depth, _uses(t, i)) for i, x in enumerate(t.schedule.operands) if not x.is_output]
-    ends = {"drain": t.runs[-1] + t.step_seconds if len(t.runs) else 0.0,  # when the last run is over, if …
+    ends = {"last trip": t.runs[-1] + t.step_seconds if len(t.runs) else 0.0,  # when the last run is over, if …
             "wait-out": _last_run(t, play.where(play.verb != CODE[OUT_WAIT])),
             "port queue": _last_run(t, play.where(~out)),
             "order": _last_run(t, _early(play, inputs)) if all(uses for _, uses in inputs) else t.total}
@@ -52,8 +52,9 @@ def excess(t) -> dict[str, float]:
     left = np.where(left > least * (1 + 1e-12), left, least)  # rounding is no cause
     first = sum(float(play.seconds[u[0][u[2][0]]]) for _, u in inputs if u and runs.any() and u[2][0] >= 0)
     over, trip = float(left[-1]) - least, t.machine.alpha + first + t.step_seconds
-    fill = over if over <= trip * (1 + 1e-9) else trip
-    return {"fill": fill, **dict(zip(ends, (left[:-1] - left[1:]).tolist(), strict=True)), "uneven": over - fill}
+    way_in = over if over <= trip * (1 + 1e-9) else trip
+    return {"first trip": way_in, **dict(zip(ends, (left[:-1] - left[1:]).tolist(), strict=True)),
+            "uneven": over - way_in}
 
 
 def _last_run(t, play: Play) -> float:

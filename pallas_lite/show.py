@@ -14,11 +14,13 @@ from functools import cached_property
 import numpy as np
 
 from .by_hand import execute, record, unwritten
-from .errors import HazardWarning, PallasLiteError, PipelineError
+from .call import Call
+from .errors import HazardWarning, PallasLiteError, PipelineError, SpecError
 from .hardware import TOY, Machine
 from .memory import InterpretParams
 from .schedule import Schedule
 from .timeline import Timeline, timeline
+from .traced import Traced
 from .verify import Hazard, Hazards, verify
 
 MOST_VALUES = 8  # of B
@@ -81,13 +83,20 @@ class NoView(str):
     verdict = property(str.__str__, doc="Where a view says whether the schedule is race-free, this says why none is.")
 
 
-def show(what: Schedule | Callable, steps: int = 4, *, depth: int = 2, machine: Machine = TOY,
+def show(what: Schedule | Traced | Callable, steps: int = 4, *operands: object, depth: int = 2, machine: Machine = TOY,
          limit: float | None = None) -> View | NoView:
-    """A view of a schedule, or of a hand-written loop, which is recorded first with `steps` blocks and `depth` slots.
+    """A view of a schedule, of a trace's schedule, or of a hand-written loop.
+
+    A loop is recorded first, with `steps` blocks and `depth` slots.
 
     A loop that raises, or does not end within 10 s, gives a line that says so in place of the view, so that a notebook
-    goes on; `record` raises.
+    goes on; `record` raises. Raises SpecError for a call that is not traced: only on operands it has a schedule.
     """
+    if isinstance(what, Call) or operands:
+        raise SpecError("show takes a trace, a schedule or a loop written by hand. Of a call, show what it would do on "
+                        f"its operands: pl.show(f.trace(x, y)). This is of type {type(what).__name__}.")
+    if isinstance(what, Traced):
+        what, machine = what.schedule, what.limited(machine)
     try:
         with _time_limit(10):
             schedule = what if isinstance(what, Schedule) else record(what, steps, depth=depth)

@@ -132,10 +132,10 @@ class Timeline:
     def bound(self) -> str:
         """What limits this pipeline: the largest of the terms, or a cause of `excess`.
 
-        A cause is named where the terms explain less than what the order of the program costs on top of them (fill and
-        drain aside, which more steps make small): a loop that waits for each copy is not bound by its port.
+        A cause is named where the terms explain less than what the order of the program costs on top of them (first and
+        last trip aside, which more steps make small): a loop that waits for each copy is not bound by its port.
         """
-        costs = {k: v for k, v in self.excess.items() if k not in ("fill", "drain")}
+        costs = {k: v for k, v in self.excess.items() if k not in ("first trip", "last trip")}
         least = max(self.terms.values())
         largest = costs if sum(costs.values()) > least else self.terms
         return max(largest, key=largest.__getitem__)
@@ -177,8 +177,7 @@ class Timeline:
         refused = "".join(f"\n{h.message}\n  {h.mend}" for h in self.hazards)
         return (f"{self.schedule.name} on {self.machine.name}: {self.total / unit:.4g} {name} modelled, core busy "
                 f"{self.utilisation:.0%}, {self.bound}-bound (lower bounds: {terms} {name}; above them: "
-                f"{excess or 'nothing'}); {self.fill / unit:.4g} before the first step, {self.drain / unit:.4g} {name} "
-                f"after the last{refused}")
+                f"{excess or 'nothing'}); fill {self.fill / unit:.4g}, drain {self.drain / unit:.4g} {name}{refused}")
 
 
 def unit_of(seconds: float) -> tuple[float, str]:

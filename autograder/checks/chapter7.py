@@ -231,13 +231,13 @@ def hit_the_target(answer: Handle, trial: Trial) -> None:
                     nudge="Three operands, each with depth slots of bm · bn numbers of 4 bytes.")
     t = horner_timeline(bm, bn, depth)
     if t.total > TARGET * US:
-        bubbles, least = t.excess["fill"] + t.excess["drain"], max(t.terms.values()) / US
+        bubbles, least = t.excess["first trip"] + t.excess["last trip"], max(t.terms.values()) / US
         cause = max(("port queue", "wait-out"), key=t.excess.get)
         if t.bound == "latency":
             nudge = "It is latency-bound: larger blocks or more slots hide α."
         elif bubbles > t.excess[cause]:
-            nudge = (f"Its bounds would allow {least:.1f} µs. Fill and drain cost {bubbles / US:.1f} µs more: with "
-                     "smaller blocks, less is moved before the first step and after the last.")
+            nudge = (f"Its bounds would allow {least:.1f} µs. First and last trip cost {bubbles / US:.1f} µs more: "
+                     "with smaller blocks, less is moved before the first step and after the last.")
         else:
             nudge = (f"Its bounds would allow {least:.1f} µs. The largest cause above them is {cause}, "
                      f"{t.excess[cause] / US:.1f} µs: copies in come too late, behind copies out. With one more slot "

@@ -193,7 +193,7 @@ def hit_the_target(answer: Handle, trial: Trial) -> None:
     if t.total > TARGET * US:
         compute, bound = t.terms["compute"] / US, t.bound
         least = max(t.terms.values()) / US
-        above = {"fill and drain": t.excess["fill"] + t.excess["drain"],
+        above = {"first and last trip": t.excess["first trip"] + t.excess["last trip"],
                  "wait-out and port queue": t.excess["wait-out"] + t.excess["port queue"] + t.excess["order"]}
         cause = max(above, key=above.get)
         if bound == "latency":
@@ -203,7 +203,7 @@ def hit_the_target(answer: Handle, trial: Trial) -> None:
         elif compute <= TARGET:
             nudge = f"Its bounds would allow {least:.1f} µs; {cause} cost {above[cause] / US:.1f} µs on top. " + (
                 "With smaller blocks, less is moved before the first step and after the last."
-                if cause == "fill and drain" else "One more slot lets the fetches start earlier.")
+                if cause == "first and last trip" else "One more slot lets the fetches start earlier.")
         else:
             nudge = ""
         if compute > TARGET:

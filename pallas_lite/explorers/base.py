@@ -5,9 +5,11 @@ run (GitHub, a printed page, a closed kernel) a still picture and a sentence sta
 """
 import base64
 import html
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from ..plot.timeline import height
 from ..schedule import Schedule
 from ..timeline import Timeline, unit_of
 
+NUMBER = re.compile(r"^\d+\. ")  # a list with numbers of its own has no bullets beside them
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 STRONG = f"var(--pallas-lite-{LIGHT.strong[1:]}, {LIGHT.strong})"  # ink of the page, light or dark
@@ -164,9 +167,11 @@ class Explorer:
         """Two outputs, data and metadata: the picture; the result and a sentence, in tags that no page cleans away."""
         name = f"pallas-lite-{self.ui.model_id}" if "ui" in self.__dict__ else "pallas-lite"
         picture, label = png(self.figure(), name), f"{self.what} {self.headline}"
-        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.details.splitlines())
-        words = (f'<b class="{name}">{html.escape(self.headline)}</b><ul class="{name}">{lines}</ul>'
-                 f'<i class="{name}">{html.escape(why)}</i>')
+        lists = ""
+        for tag, lines in groupby(self.details.splitlines(), lambda line: "ol" if NUMBER.match(line) else "ul"):
+            items = "".join(f"<li>{html.escape(NUMBER.sub('', line))}</li>" for line in lines)
+            lists += f'<{tag} class="{name}">{items}</{tag}>'
+        words = (f'<b class="{name}">{html.escape(self.headline)}</b>{lists}<i class="{name}">{html.escape(why)}</i>')
         if "ui" in self.__dict__:
             # The live widget hides both: in JupyterLab and Colab the picture is known by its first bytes, in VS Code,
             # which gives it another address, by the text that stands for it.

@@ -166,7 +166,7 @@ class CallTuner(Tuner):
         if not self.choices or not all(values.values()) or sum(map(len, self.choices.values())) > MOST_VALUES:
             raise SpecError(f'explore({name}, …, view="tuner"): give one setting or more with two values or more, and '
                             f"up to {MOST_VALUES} values in all, such as bm=(64, 128, 256).")
-        self.name, self.play, self.note = name, play, note
+        self.name, self.play, self.note, self._number = name, play, note, math.prod(map(len, self.choices.values()))
         self._played, self._points, self._seen, self._later = {}, {}, (None, []), False
         self.asked = name, str(values), machine
         first = {k: own[k] if own[k] in v else v[0] for k, v in self.choices.items()}
@@ -210,7 +210,7 @@ class CallTuner(Tuner):
         yield now
         for n, values in enumerate(self.choices.values()):
             yield from ((*now[:n], v, *now[n + 1:]) for v in values)
-        if math.prod(map(len, self.choices.values())) <= MOST:
+        if self._number <= MOST:
             yield from itertools.product(*self.choices.values())
 
     def _fill(self, seconds: float) -> bool:
@@ -271,10 +271,10 @@ class CallTuner(Tuner):
         p = self._now
         if p.wrong:
             return f"✗ {p.wrong.partition(chr(10))[0]}"
-        best = self.settings | self.best == self.settings
+        best, known, number = self.settings | self.best == self.settings, len(self._known), self._number
         return (f"✓ {show_time(p.seconds)} modelled · {self._plays[-1][1].bound}-bound · "
                 + ("the best of " if best else f"the best takes {show_time(self._best_seconds)}, of ")
-                + f"{len(self._known):,} choices")
+                + (f"the {known:,} of {number:,} choices modelled so far" if known < number else f"{number:,} choices"))
 
     @property
     def _best_seconds(self) -> float | None:
@@ -282,7 +282,7 @@ class CallTuner(Tuner):
 
     @property
     def details(self) -> str:
-        plays, number, known = self._plays, math.prod(map(len, self.choices.values())), len(self._known)
+        plays, known = self._plays, len(self._known)
         lines = [self.code(self.settings)]
         if self.best and self.settings | self.best != self.settings:
             lines.append(f"the best: {self.code(self.best)}")
@@ -293,9 +293,9 @@ class CallTuner(Tuner):
             lines += [f"grid {grid}, {math.prod(grid):,} steps{pace} · SRAM {t.sram_bytes:,} of "
                       f"{t.machine.sram_bytes:,} bytes · traffic "
                       f"{show_number(counted(plays, lambda t: t.hbm_bytes['total']), 'B')}", f"lower bounds: {bounds}"]
-        if known < number:
-            lines.append(f"{known:,} of {number:,} choices are modelled" + (
-                ": those that differ in one setting from one that was chosen" if number > MOST else ""))
+        if known < self._number:
+            lines.append(f"{known:,} of {self._number:,} choices are modelled" + (
+                ": those that differ in one setting from one that was chosen" if self._number > MOST else ""))
         return "\n".join([*lines, *self._now.wrong.split("\n")[1:], *filter(None, [self.note])])
 
     def code(self, settings: dict) -> str:
@@ -320,7 +320,8 @@ class CallTuner(Tuner):
     # -- picture
 
     def _slices(self, figure) -> Figure:
-        plot_choices(self.slices, self.settings, fresh(figure, (0.09, 0.21, 0.89, 0.76)), best=self._best_seconds)
+        plot_choices(self.slices, self.settings, fresh(figure, (0.09, 0.21, 0.89, 0.76)), best=self._best_seconds,
+                     so_far=len(self._known) * (len(self._known) < self._number))
         return figure
 
     @property
@@ -331,7 +332,8 @@ class CallTuner(Tuner):
         return timeline(replace(play.plays[-1][1], events=found.events, operands=found.operands), self.machine)
 
     def picture(self) -> str:
-        above = self.part("Time of each choice", (self.settings, self.slices), (9, 2.6), self._slices,
+        above = self.part("Time of each choice", (self.settings, self.slices, self._best_seconds, len(self._known)),
+                          (9, 2.6), self._slices,
                           self._touch_points)[1]
         return above + (self.lanes() if self._plays else "")
 

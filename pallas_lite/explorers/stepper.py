@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from .. import by_hand
 from ..clock import play_of
-from ..errors import SpecError
+from ..errors import SpecError, many
 from ..hardware import TOY, Machine
 from ..plot import plot_listing, plot_timeline
 from ..plot.timeline import height
@@ -50,10 +50,17 @@ def derivation_stepper(steps: int = 4, depth: int = 2, *, machine: Machine = TOY
 def of_trace(trace, machine: Machine) -> "DerivationStepper":
     """The same for a call: its own lines, as the pipeline has them, to be moved. Raises SpecError if it has many."""
     own, depth = trace.timeline(machine), most_slots(trace)
-    if trace.manual or len(own.schedule) > MOST_LINES or depth > MOST_SLOTS:
-        raise SpecError(f'explore(…, view="stepper") takes up to {MOST_LINES} lines and {MOST_SLOTS} slots, all '
-                        f"the pipeline's. This call has {len(own.schedule):,} lines in {trace.steps:,} steps, and "
-                        f"{depth} slots. Give it operands of fewer blocks.")
+    if trace.manual:
+        raise SpecError('explore(…, view="stepper"): this kernel has copies of its own. The stepper moves the lines of '
+                        "a pipeline only; to see yours, print f.trace(…).schedule.")
+    if (lines := len(own.schedule)) > MOST_LINES:
+        fit = max(trace.steps * MOST_LINES // lines, 1)
+        raise SpecError(f'explore(…, view="stepper"): this call has {lines:,} lines in {trace.steps:,} steps; the '
+                        f"stepper takes up to {MOST_LINES} lines, here about {many(fit, 'step')}. Give it a smaller "
+                        'grid: smaller operands, or larger blocks. view="schedule" shows this call as it is.')
+    if depth > MOST_SLOTS:
+        raise SpecError(f'explore(…, view="stepper"): an operand of this call has {depth} slots; the stepper takes up '
+                        f"to {MOST_SLOTS}. Give it Buffered({MOST_SLOTS}) or less.")
     return DerivationStepper(lambda n, d: at_depth(trace, d), {"depth": depth}, own.machine, own.step_seconds)
 
 

@@ -12,7 +12,7 @@ from ..timeline import unit_of
 from .look import ink_of
 from .sweep import LINES
 
-KEY = "filled: legal · hollow: refused · ✗: refused before it had a schedule · ring: chosen"
+KEY = "filled: legal · hollow: refused · ✗: refused, no schedule · ring: chosen"
 
 
 class Choice(NamedTuple):
@@ -23,12 +23,13 @@ class Choice(NamedTuple):
 
 
 def plot_choices(slices: Mapping[str, Mapping[Any, Choice]], chosen: Mapping[str, Any], ax: Axes | None = None, *,
-                 best: float | None = None, title: str = "") -> Axes:
+                 best: float | None = None, so_far: int = 0, title: str = "") -> Axes:
     """Modelled time against each setting, side by side, each with the others as `chosen`.
 
     `slices`: the name of a setting -> its values in order -> a Choice, or None where it is not known yet. A setting has
-    one line through its values; a ring marks the chosen value on each. `best`: seconds, a dashed line. The time axis is
-    logarithmic where the longest is more than eight times the shortest, else it begins at 0.
+    one line through its values; a ring marks the chosen value on each. `best`: seconds, a dashed line, named below the
+    axis, where it covers no point; `so_far`: of how many it is the best, if not of all. The time axis is logarithmic
+    where the longest is more than eight times the shortest, else it begins at 0.
     """
     if ax is None:
         ax = Figure(figsize=(9, 2.8), layout="constrained").add_subplot()
@@ -61,8 +62,6 @@ def plot_choices(slices: Mapping[str, Mapping[Any, Choice]], chosen: Mapping[str
             ax.axvline(at - 1, color=ink.soft, lw=0.8, alpha=0.5)
     if best is not None:
         ax.axhline(best / unit, color=ink.strong, lw=0.9, ls="--", zorder=1)
-        ax.annotate(f"best {best / unit:.4g} {name}", (at - 1.4, best / unit), (0, -3), textcoords="offset points",
-                    ha="right", va="top", fontsize=8, color=ink.strong)
     ax.set(xlim=(-0.6, at - 1.4), yscale="log" if logarithmic else "linear", ylim=(bottom, top))
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if logarithmic else MaxNLocator(5, steps=[1, 2, 5, 10]))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
@@ -71,7 +70,8 @@ def plot_choices(slices: Mapping[str, Mapping[Any, Choice]], chosen: Mapping[str
     ax.xaxis.set_major_formatter(FixedFormatter([text for _, text in ticks]))
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_ylabel(f"modelled time ({name})", fontsize=9)
-    ax.set_xlabel(KEY, fontsize=9)
+    among = f" of {so_far:,} modelled so far" if so_far else ""
+    ax.set_xlabel(KEY + (f" · dashed: best{among}, {best / unit:.4g} {name}" if best is not None else ""), fontsize=9)
     ax.set_title(title, fontsize=10, loc="left")
     return ax
 

@@ -1,6 +1,7 @@
 """grid: a Schedule -> a picture of one operand's array: its blocks, which steps take which, and what is copied."""
 import itertools
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ EDGE = "#444444"  # and hatches
 PAST = "past the edge: not copied"
 DRAWN = 4096  # blocks, or visits, that are drawn one by one
 NUMBERED = 100  # blocks: with more of them, step numbers would be too small to read
+LETTERING = (9, 1), (7, 2), (7, 3)  # of step numbers: points and lines, as large as all blocks have room for
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Visit:
         return f"{self.first}–{self.last}" if self.last > self.first else f"{self.first}"
 
 
-def plot_grid(what: "Schedule | Traced", operand: str, step: int | None = None, ax: Axes | None = None) -> Axes:
+def plot_grid(what: "Schedule | Traced", operand: str = "", step: int | None = None, ax: Axes | None = None) -> Axes:
     """The array of an operand, cut into its blocks; in each, the numbers of the steps that take it.
 
     `what`: a Schedule, or the trace of a call. A block is not visited, copied once, kept for several steps (the copies
@@ -53,7 +55,8 @@ def plot_grid(what: "Schedule | Traced", operand: str, step: int | None = None, 
     expect(Schedule, schedule, "plot_grid takes a schedule, or the trace of a call: pl.pallas_call(…).trace(x)")
     names = [x.name for x in schedule.operands]
     if operand not in names:
-        raise SpecError(f"plot_grid: there is no operand {operand!r} with blocks; there is {', '.join(names)}.")
+        asked = f"there is no operand {operand!r} with blocks; there is" if operand else "say whose blocks, as"
+        raise SpecError(f"plot_grid: {asked} {', '.join(names)}.")
     if step is not None and not 0 <= step < schedule.steps:
         raise SpecError(f"plot_grid: step {step} of {schedule.steps}; the steps are 0 to {schedule.steps - 1}.")
     x, visits = schedule.operand(operand), visits_of(schedule.blocks(operand))
@@ -176,7 +179,7 @@ def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> N
         ax.plot(*np.array([centres[v.block] for v in visits]).reshape(-1, 2).T, color=ink.strong, lw=0.8, alpha=0.6)
     if centres and len(blocks) <= NUMBERED:
         letters = 12 * _scales(ax, sheets)[0] * (1, *sheets.x.block_shape)[-1]  # that fit into a block
-        _number(ax, centres, visits, lit, letters)
+        _number(ax, centres, visits, lit, letters, 72 * _scales(ax, sheets)[1] * (1, 1, *sheets.x.block_shape)[-2])
     _frame(ax, sheets)
     keys = [Patch(facecolor=color, hatch=hatch, edgecolor=ink.soft if color == "none" else EDGE, label=kind)
             for kind in present for color, hatch in [KINDS[kind]]]
@@ -198,17 +201,23 @@ def _shade(ax: Axes, sheets: Sheets, kinds: dict[tuple[int, ...], str], lit: Vis
                   interpolation="nearest", alpha=0.6 if lit else 1)
 
 
-def _number(ax: Axes, centres, visits: list[Visit], lit: Visit | None, room: float) -> None:
-    """The steps that take a block, in its middle: as many as there is room for."""
-    texts = {}
+def _number(ax: Axes, centres, visits: list[Visit], lit: Visit | None, letters: float, high: float) -> None:
+    """The steps that take a block, in its middle: all of them, or none; nowhere, if most blocks have no room.
+
+    A block has room for so many `letters` of 9 points in a line, and is `high` points high.
+    """
+    texts, fits = {}, {}
     for v in visits:
         texts.setdefault(v.block, []).append(str(v))
-    for block, steps in texts.items():
-        fit = max([n for n in range(1, len(steps) + 1) if len(", ".join(steps[:n])) + 3 * (n < len(steps)) <= room],
-                  default=1)
-        text = ", ".join(steps[:fit]) + ", …" * (len(steps) > fit)
+    for size, most in LETTERING:
+        wide, most = int(letters * 9 / size), min(most, int(high / size / 1.3))
+        rows = {b: textwrap.wrap(", ".join(s), max(wide, 1), break_long_words=False) for b, s in texts.items()}
+        fits = {b: "\n".join(row) for b, row in rows.items() if max(map(len, row)) <= wide and len(row) <= most}
+        if len(fits) == len(texts):
+            break
+    for block, text in fits.items() if 2 * len(fits) >= len(texts) else ():
         on = lit is not None and block == lit.block
-        ax.text(*centres[block], text, ha="center", va="center", fontsize=9, color="#ffffff" if on else ON_COLOUR,
+        ax.text(*centres[block], text, ha="center", va="center", fontsize=size, color="#ffffff" if on else ON_COLOUR,
                 bbox={"boxstyle": "round,pad=0.15", "fc": ON_COLOUR if on else "#ffffff", "ec": "none"})
 
 

@@ -21,6 +21,8 @@ STATES = {"garbage": ("nothing yet: garbage", "xx", None), "arriving": ("copy in
           "valid": ("block in use", "", PALETTE[0]), "leaving": ("copy out, in flight", "\\\\\\\\", None),
           "leftover": ("left over, stale", "..", "#dddddd")}
 
+KEY = "dark bar: the kernel runs"
+
 
 class Segment(NamedTuple):
     """One stretch of a slot: from `start` to `end` it holds `block` in this state. `event` began it; -1: the start."""
@@ -153,7 +155,7 @@ def plot_slots(what: Schedule | Timeline, operand: str | None = None, ax: Axes |
         if len(steps) <= 64:
             ax.vlines(at([*steps, at.parts[-1][1]]), -0.5, len(rows) - 0.5, color=ink.strong, alpha=0.2, lw=0.6)
     at.cover(ax, ink)
-    ax.set_xlabel(f"modelled time ({name})" if timed else "step", fontsize=9)
+    ax.set_xlabel(f"{f'modelled time ({name})' if timed else 'step'} · {KEY}", fontsize=9)
     found = [state for state in STATES if any(s.state == state for s in seen)]
     ax.legend(handles=[Patch(facecolor=STATES[s][2] or ink.paper, hatch=STATES[s][1], edgecolor=ink.soft, lw=0.6,
                              label=STATES[s][0]) for s in found],

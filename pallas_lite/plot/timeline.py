@@ -118,12 +118,13 @@ def _draw(timeline: Timeline, spans, ax: Axes, at: Fold, unit: float, ink: Ink, 
         boxes.append((bad, box(x, width, y, 0.4), color))
         if arrives > end:
             # Below the boxes, since the port is already busy with the next copy.
-            latencies.append(([(end, y - 0.46), (arrives, y - 0.46)], color))
+            latencies.append((box(end, arrives - end, y - 0.46, 0.035), color))
         if len(spans) <= 160:
             label(ax, s.label, x, end, y)
     boxes.sort(key=lambda box: box[0])  # marked ones last, so that no neighbour covers their frame
-    ax.add_collection(LineCollection([line for line, _ in latencies], colors=[c for _, c in latencies], linewidths=3,
-                                     capstyle="butt"), autolim=False)
+    # With an edge: the palette's light colours would be lost on a white page.
+    ax.add_collection(PolyCollection([bar for bar, _ in latencies], facecolors=[c for _, c in latencies],
+                                     edgecolors=ink.strong, linewidths=0.5, label="latency"), autolim=False)
     ax.add_collection(PolyCollection([box for box, _ in bubbles], facecolors="none", edgecolors=[c for _, c in bubbles],
                                      hatch="////", linewidths=0.6), autolim=False)
     ax.add_collection(PolyCollection([box for _, box, _ in boxes], facecolors=[c for _, _, c in boxes],

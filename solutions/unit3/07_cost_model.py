@@ -372,9 +372,9 @@ account("impatient", in_time(24, 3, 1, 1, 5, impatient))
 account("pallas_call, the same slots and blocks", call_in_time(24, 3, 1, 1, 5))
 
 # %% [markdown]
-# Each step waits 4 µs for its copy out: the last of these waits is `drain`, the others are `wait-out` and `order`
-# together. Why are they shared out? The account says what you would *win* if a cause were gone. Without the waits
-# (`wait-out`) much is won, but not all: the fetches still start later than the slots would allow (`order`).
+# Each step waits 4 µs for its copy out: the last of these waits is the `last trip`, the others are `wait-out` and
+# `order` together. Why are they shared out? The account says what you would *win* if a cause were gone. Without the
+# waits (`wait-out`) much is won, but not all: the fetches still start later than the slots would allow (`order`).
 #
 # A loop that is bound by its own waits is bound by no machine: it is *written* too slow.
 #

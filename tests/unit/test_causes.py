@@ -13,7 +13,7 @@ from pallas_lite.specs import Operand
 from tests.unit import loops
 
 US, CONFIGURATIONS = 1e-6, 1000
-CAUSES = {"fill", "drain", "wait-out", "port queue", "order", "uneven"}
+CAUSES = {"first trip", "last trip", "wait-out", "port queue", "order", "uneven"}
 
 
 def inside(x, block):
@@ -98,7 +98,7 @@ def test_bounds_hold_and_the_excess_is_split_exactly_over_a_thousand_configurati
         least, excess = max(t.terms.values()), t.excess
         assert t.total <= in_all(schedule, machine) * (1 + 1e-9)
         if not any(x.is_output for x in schedule.operands):
-            assert excess["drain"] == excess["wait-out"] == excess["port queue"] == 0
+            assert excess["last trip"] == excess["wait-out"] == excess["port queue"] == 0
             seen["inputs only"] += 1
         if machine.duplex:
             assert excess["port queue"] == 0
@@ -123,7 +123,7 @@ def test_outside_of_that_the_excess_is_larger_and_named():
     assert t.terms == {"compute": 40, "bandwidth": 10, "latency": (10 * 11 + 40) / 2}
     step = 10 + 1 + 1
     assert t.total > max(t.terms.values()) + step
-    assert t.excess["order"] == pytest.approx(t.total - max(t.terms.values()) - t.excess["fill"])
+    assert t.excess["order"] == pytest.approx(t.total - max(t.terms.values()) - t.excess["first trip"])
     assert t.excess["uneven"] == 0
 
 
@@ -174,12 +174,12 @@ def test_bounds_split_and_clock_hold_for_any_program_at_all():
 
 
 SPLITS = {
-    "rolled": (loops.rolled, 2, {"fill": 1, "drain": 1}, "compute"),
-    "blocking, one slot": (loops.blocking, 1, {"drain": 1, "wait-out": 5}, "latency"),
+    "rolled": (loops.rolled, 2, {"first trip": 1, "last trip": 1}, "compute"),
+    "blocking, one slot": (loops.blocking, 1, {"last trip": 1, "wait-out": 5}, "latency"),
     # Two slots, and nothing overlaps: neither port nor core is what limits it.
-    "blocking, two slots": (loops.blocking, 2, {"fill": 1, "drain": 1, "wait-out": 5, "order": 5}, "order"),
-    "waits for the copy out at once": (loops.one_slot, 2, {"fill": 1, "drain": 1, "wait-out": 5}, "compute"),
-    "fetches late": (loops.no_wait_out, 2, {"fill": 1, "drain": 1, "order": 5}, "compute"),
+    "blocking, two slots": (loops.blocking, 2, {"first trip": 1, "last trip": 1, "wait-out": 5, "order": 5}, "order"),
+    "waits for the copy out at once": (loops.one_slot, 2, {"first trip": 1, "last trip": 1, "wait-out": 5}, "compute"),
+    "fetches late": (loops.no_wait_out, 2, {"first trip": 1, "last trip": 1, "order": 5}, "compute"),
 }
 
 

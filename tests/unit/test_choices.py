@@ -229,12 +229,15 @@ def test_what_the_opening_leaves_is_modelled_while_the_kernel_is_idle(monkeypatc
     async def kernel():
         tuner = pl.explore(matmul, X, X, view="tuner", bm=(64, 128, 256), bk=(128, 256))
         assert len(tuner._known) == 1 and "1 of 6 choices are modelled" in tuner.details
+        assert tuner.headline.endswith("the best of the 1 of 6 choices modelled so far")
         assert tuner.ui and "not modelled yet" in tuner._image.value
+        assert " · dashed: best of 1 modelled so far, " in tuner._image.value
         for _ in range(600):
             await asyncio.sleep(0.02)
             if len(tuner._known) == 6 and not tuner._later:
                 break
         assert "not modelled yet" not in tuner._image.value and "the best" in tuner._words.value
+        assert " · dashed: best, " in tuner._image.value and "so far" not in tuner._image.value + tuner.headline
         tuner.close()
     asyncio.run(kernel())
 
@@ -257,6 +260,16 @@ def test_still_picture_text_and_end(tuner):
 
 
 # -- the picture
+
+def test_the_best_is_named_where_it_covers_no_point_and_is_not_cut():
+    costs = {"n": {1: Choice(2e-6), 2: Choice(1.5e-6)}, "m": {1: Choice(2e-6), 2: Choice(1.5e-6)}}
+    for so_far, words in (0, "best, 1.5 µs"), (65_536, "best of 65,536 modelled so far, 1.5 µs"):
+        ax = plot_choices(costs, {"n": 2, "m": 2}, best=1.5e-6, so_far=so_far)
+        assert ax.get_xlabel().endswith(f" · dashed: {words}") and not any("best" in t.get_text() for t in ax.texts)
+        ax.figure.draw_without_rendering()
+        named = ax.xaxis.label.get_window_extent()
+        assert named.y1 < ax.bbox.y0 and ax.figure.bbox.x0 < named.x0 < named.x1 < ax.figure.bbox.x1
+
 
 def test_the_picture_takes_axes_and_shows_what_is_refused():
     ax = plot_choices({"n": {1: Choice(1e-6), 2: Choice(math.nan, "no"), 3: Choice(2e-6, "no"), 4: None}}, {"n": 1})

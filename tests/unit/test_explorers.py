@@ -175,7 +175,7 @@ def test_a_cell_has_the_widget_then_a_picture_then_words(explorer, outputs):
 
 
 # What a front end takes of an output, by its own list: pages (nbconvert's, so nbviewer's; JupyterLab without a kernel),
-# print by LaTeX, a terminal. Those that clean pages keep image/png, text, and the tags b, i, ul, li.
+# print by LaTeX, a terminal. Those that clean pages keep image/png, text, and the tags b, i, ul, ol, li.
 FRONT_ENDS = {"pages": ["text/html", "image/svg+xml", "image/png", "text/plain"], "LaTeX": ["image/png", "text/plain"],
               "terminal": ["text/plain"]}
 

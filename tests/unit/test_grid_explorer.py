@@ -141,6 +141,9 @@ def test_still_picture_text_and_end():
     picture, words = (data for data, _ in explorer.still("A still picture."))
     assert explorer.headline in words["text/html"] and picture["image/png"].startswith("iVBOR")
     assert "1. copy_in_start(" in words["text/plain"]
+    first, rest = words["text/html"].partition("<ul")[::2]
+    assert re.search(r"<ol class=\S+><li>copy_in_start\(", first), "a numbered line has no bullet before its number"
+    assert first.endswith("</ol>") and "for all steps" in rest and not re.search(r"<li>\d+\. ", first + rest)
     explorer.close()
     assert set(widget._instances) == before
 

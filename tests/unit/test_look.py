@@ -5,11 +5,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from pallas_lite.plot.look import MARK, ON_COLOUR, PALETTE, Fold, ink_of, shown_steps
+import pallas_lite as pl
+from pallas_lite.hardware import TOY
+from pallas_lite.plot.look import MARK, MINT, ON_COLOUR, PALETTE, Fold, ink_of, shown_steps
 from pallas_lite.plot.roofline import COLORS
+from tests.unit import loops
 
 # What a dichromat sees of linear RGB. Source: Machado, Oliveira, Fernandes, "A physiologically-based model for
 # simulation of color vision deficiency", 2009, severity 1.0.
@@ -72,6 +75,18 @@ def test_labels_can_be_read_on_each_colour_and_a_mark_on_each_page():
         assert min(contrast(c, ink.paper) for c in (ink.strong, ink.soft, ink.mark)) > 4.5
         assert min(contrast(c[number], ink.paper) for c in COLORS.values()) > 4.5
     assert contrast(MARK, "white") > 4.5
+
+
+@pytest.mark.parametrize("page", ["white", "black"])
+def test_latency_bars_of_each_colour_have_an_edge_that_is_seen_on_the_page(page):
+    ax = Figure(facecolor=page).add_subplot(facecolor=page)
+    pl.plot_timeline(pl.timeline(pl.record(loops.rolled, 8), TOY.with_(alpha=3e-6)), ax)
+    [bars] = [c for c in ax.collections if c.get_label() == "latency"]
+    assert {to_hex(c).upper() for c in bars.get_facecolors()} == set(PALETTE)
+    assert contrast(MINT, "white") < 1.5, "the colour alone is not enough"
+    # 3 is what WCAG asks of a drawing; lightness is all that grey print keeps, and no colour-blind eye loses it.
+    assert min(contrast(c, page) for c in bars.get_edgecolors()) > 3 and min(bars.get_linewidths()) >= 0.5
+    assert min(apart(c, page, eyes) for c in bars.get_edgecolors() for eyes in EYES) > 25
 
 
 def test_axes_that_one_can_see_through_have_the_ink_of_what_is_behind():

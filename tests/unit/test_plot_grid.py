@@ -112,6 +112,29 @@ def test_many_blocks_are_few_artists_and_no_numbers():
     assert len(ax.collections) <= 5 and not ax.patches and not ax.texts
 
 
+@pytest.mark.parametrize(("inches", "said"), [
+    ((6, 2), {"0, 4, 8, 12", "3, 7, 11, 15"}), ((3, 2), {"0, 4, 8, 12", "3, 7, 11,\n15"}), ((3, 0.1), set()),
+    ((0.5, 2), set())])
+def test_a_block_s_steps_are_all_written_or_none(inches, said):
+    again = trace((4, 64), (4, 4), (4, 16), lambda i, j: (0, j))
+    ax = pl.plot_grid(again, "x", ax=Figure(figsize=inches).add_axes((0, 0, 1, 1)))
+    assert said <= set(numbers(ax).values()) and bool(ax.texts) == bool(said)
+    assert not any("…" in text for text in numbers(ax).values())
+    ax.figure.draw_without_rendering()
+    boxes = ax.collections[0].get_paths()
+    for text in ax.texts:
+        there = text.get_window_extent().transformed(ax.transData.inverted())
+        assert any(b.get_extents().x0 <= there.x0 and there.x1 <= b.get_extents().x1 for b in boxes)
+
+
+def test_a_call_in_place_of_its_trace_is_told_what_to_give():
+    call = pl.pallas_call(lambda x_ref, o_ref: None, jax.ShapeDtypeStruct((32,), jnp.float32))
+    with pytest.raises(pl.SpecError, match=r"the trace of a call: pl.pallas_call\(…\).trace\(x\). .* type Call"):
+        pl.plot_grid(call)
+    with pytest.raises(pl.SpecError, match="plot_grid: say whose blocks, as x, o."):
+        pl.plot_grid(trace((32, 48), (2, 3), (16, 16), lambda i, j: (i, j)))
+
+
 def test_it_draws_on_the_axes_that_it_is_given():
     ax = pl.plot_grid(in_order, "x")
     ax.clear()

@@ -1,12 +1,15 @@
 """What `show` says of a schedule beside verdict and timeline: values, and the program with its lines."""
 import re
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 import pallas_lite as pl
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
+from pallas_lite import tpu as pltpu
 from pallas_lite.plot.listing import lines_of
 from pallas_lite.plot.page import DARK_PAGE, INKS, svg
 from tests.unit import loops
@@ -130,6 +133,19 @@ def test_the_listing_has_the_colours_of_its_timeline():
     copies = dict(zip([n for n, e in enumerate(view.schedule) if not e.verb.endswith("wait")], filled.get_facecolor(),
                       strict=True))
     assert all(tuple(rows[n]) == tuple(copies[view.schedule.copy_of[n]]) for n in rows) and len(rows) == 6
+
+
+def test_a_call_s_trace_is_shown_and_a_call_is_told_to_be_traced():
+    x = jax.ShapeDtypeStruct((64,), jnp.float32)
+    spec = pl.BlockSpec((16,), lambda i: (i,))
+    call = pl.pallas_call(lambda x_ref, o_ref: None, x, grid=(4,), in_specs=[spec], out_specs=spec,
+                          compiler_params=pltpu.CompilerParams(vmem_limit_bytes=100))
+    view, trace = pl.show(call.trace(x)), call.trace(x)
+    assert view.schedule == trace.schedule and view.verdict.startswith("✓") and view.table == trace.schedule.table()
+    assert view.timeline.total == trace.timeline().total and "one kernel has 100" in str(view)
+    for given in ((x,), (x, x), ()):
+        with pytest.raises(pl.SpecError, match=r"show takes a trace.*pl.show\(f.trace\(x, y\)\). This is of type Call"):
+            pl.show(call, *given)
 
 
 def test_a_listing_takes_axes_and_fits_into_them():

@@ -107,7 +107,8 @@ def test_notes_window_and_time_axis():
     assert ax.get_xlim() == (2, 6)
     assert {f"n{t}" for t in range(2, 6)} == {x.get_text() for x in ax.texts if x.get_text().startswith("n")}
     timed = pl.plot_slots(pl.timeline(schedule))
-    assert timed.get_xlabel() == "modelled time (µs)" and timed.get_xlim() == (0, pytest.approx(10))
+    assert timed.get_xlabel() == "modelled time (µs) · dark bar: the kernel runs"
+    assert timed.get_xlim() == (0, pytest.approx(10))
 
 
 def test_what_is_not_there_is_said():

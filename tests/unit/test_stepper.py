@@ -122,7 +122,8 @@ def test_the_lines_of_a_call_of_ones_own_can_be_moved():
     game.close()
     many = pl.pallas_call(lambda x_ref, o_ref: None, x, grid=(64,), in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
                           out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)))
-    with pytest.raises(pl.SpecError, match="takes up to 40 lines.*This call has 320 lines in 64 steps"):
+    with pytest.raises(pl.SpecError, match="call has 320 lines in 64 steps; the stepper takes up to 40 lines, "
+                                             "here about 8 steps. Give it a smaller grid"):
         pl.explore(many, x, view="stepper")
 
 

@@ -79,7 +79,18 @@ It needs 40,000 bytes of SRAM; one kernel has 16,000 on toy, over by 24,000.
 def test_a_timeline_names_its_excess():
     assert str(pl.timeline(pl.record(loops.blocking, 6))) == (
         "blocking on toy: 18 µs modelled, core busy 33%, order-bound (lower bounds: compute 6, bandwidth 6, latency 6 "
-        "µs; above them: fill 1, drain 1, wait-out 5, order 5); 1 before the first step, 1 µs after the last")
+        "µs; above them: first trip 1, last trip 1, wait-out 5, order 5); fill 1, drain 1 µs")
+
+
+def test_fill_and_drain_are_one_thing_in_text_picture_and_explorer():
+    t = pl.timeline(pl.record(loops.rolled, 6, depth=3), TOY.with_(alpha=3 * US))
+    assert not {"fill", "drain"} & set(t.excess) and t.excess["first trip"] != pytest.approx(t.fill)
+    assert str(t).endswith("fill 4, drain 4 µs") and (t.fill, t.drain) == (pytest.approx(4 * US),) * 2
+    shaded = [patch.get_extents().transformed(ax.transData.inverted()) for ax in [pl.plot_timeline(t)]
+              for patch in ax.patches]
+    assert [box.width for box in shaded] == [pytest.approx(4), pytest.approx(4)]
+    explorer = pl.schedule_explorer(6, 3, machine=TOY.with_(alpha=3 * US))
+    assert "fill 4 µs · drain 4 µs" in explorer.details
 
 
 def test_bubbles_are_the_cores_waits_and_what_for():
