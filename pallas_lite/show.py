@@ -87,7 +87,7 @@ def show(what: Schedule | Traced | Callable, steps: int = 4, *operands: object, 
          limit: float | None = None) -> View | NoView:
     """A view of a schedule, of a trace's schedule, or of a hand-written loop.
 
-    A loop is recorded first, with `steps` blocks and `depth` slots.
+    A loop is recorded first, with `steps` blocks and `depth` slots. `operands` are refused: a call is traced first.
 
     A loop that raises, or does not end within 10 s, gives a line that says so in place of the view, so that a notebook
     goes on; `record` raises. Raises SpecError for a call that is not traced: only on operands it has a schedule.
@@ -96,7 +96,7 @@ def show(what: Schedule | Traced | Callable, steps: int = 4, *operands: object, 
         raise SpecError("show takes a trace, a schedule or a loop written by hand. Of a call, show what it would do on "
                         f"its operands: pl.show(f.trace(x, y)). This is of type {type(what).__name__}.")
     if isinstance(what, Traced):
-        what, machine = what.schedule, what.limited(machine)
+        machine, what = what.limited(machine), what.schedule
     try:
         with _time_limit(10):
             schedule = what if isinstance(what, Schedule) else record(what, steps, depth=depth)

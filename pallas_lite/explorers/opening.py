@@ -44,10 +44,10 @@ def explore(call: Call | Traced | Callable[..., Any], *operands: Any, view: str 
     elif not callable(call):
         raise SpecError("explore takes a pallas_call(…) and its operands, a trace, or a function that makes the call: "
                         f"explore(f, x, y), or explore(f.trace(x, y)). This is of type {type(call).__name__}.")
-    elif (call := caller(call, operands, settings)) and view == "tuner":
-        return choices.of_function(call, operands, settings, machine)
+    elif view == "tuner":
+        return choices.of_function(caller(call, operands, settings), operands, settings, machine)
     else:
-        made, arrays = first_call(call, *operands, **settings)
+        made, arrays = first_call(caller(call, operands, settings), *operands, **settings)
         trace = made.trace(*arrays)
     if not trace.steps or not trace.operands:
         raise SpecError("explore: this call has no steps, or no operand that is copied block by block. To see a "
@@ -68,7 +68,7 @@ def caller(f: Callable, operands: tuple, settings: dict) -> Callable:
     def made_and_called(*arrays, **chosen):
         return inspect.unwrap(f)(**chosen)(*arrays)
     made_and_called.__name__ = kernel_name(f)
-    made_and_called.__signature__ = inspect.Signature([
+    made_and_called.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
         inspect.Parameter("arrays", inspect.Parameter.VAR_POSITIONAL),
         *(p.replace(kind=max(p.kind, p.KEYWORD_ONLY)) for p in own.values())])
     return made_and_called
