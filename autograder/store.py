@@ -44,6 +44,11 @@ class Store:
     def save(self, key: str, report: Report) -> None:
         write_atomic(self.path(key), json.dumps(report.to_plain(), ensure_ascii=False) + "\n")
 
+    def forget(self, keys: Iterable[str]) -> None:
+        """Throws away what is known under these keys."""
+        for key in keys:
+            self.path(key).unlink(missing_ok=True)
+
     def load(self, key: str) -> Report | None:
         """What is known under a key; None if nothing is, or if it is damaged, which is noted."""
         try:
