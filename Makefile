@@ -26,7 +26,7 @@ build:  ## build the student notebooks from solutions/
 # The quickest tests that cover the most: all that asks only for a schedule, the face, the rules of the house.
 FAST = tests/test_types.py tests/test_environment.py tests/course/test_coverage.py \
     tests/autograder/test_exercise.py tests/autograder/test_predict.py \
-    $(addprefix tests/unit/test_,$(addsuffix .py,architecture names docstrings schedule pipeline hazards by_hand timeline \
+    $(addprefix tests/unit/test_,$(addsuffix .py,architecture names docstrings schedule pipeline hazards timeline \
         hardware))
 
 check:  ## before each commit, in half a minute: lint, types on the public face, the quickest tests

@@ -265,29 +265,6 @@ def test_results_older_than_a_run_that_was_killed_or_goes_on_say_so(tmp_path, as
         assert code == 0 and f"! these are the results of an earlier run: {killed}. {go_on}" in err, verb
 
 
-def test_fresh_stays_fresh_when_it_is_killed_and_resumed(tmp_path, options, monkeypatch, capsys):  # noqa: F811
-    """What a killed --fresh had still to replace is graded by --resume, and not taken for done."""
-    lives = iter([4, 4, 1, 4])  # submissions that each run grades before it is killed
-
-    def graded(order, submissions, pool):
-        for submission, _ in zip(submissions, range(next(lives)), strict=False):
-            yield submission, (parcel := pack(submission)), Report(submission.student, [], parcel.digest)
-        if len(submissions) == 4 and _ == 0:
-            raise KeyboardInterrupt
-    monkeypatch.setattr(grading, "grade_all", graded)
-    monkeypatch.setattr(grading, "_pool", lambda *_: ())
-    for i in range(4):
-        nbformat.write(little.notebook(), tmp_path / f"s{i}.ipynb")
-    out, said = ["--out", str(tmp_path / "out")], []
-    asked = [str(tmp_path), *map(str, options)]
-    for arguments in (asked, [*asked, "--fresh"], [*asked, "--fresh"], ["--resume"]):
-        with contextlib.suppress(KeyboardInterrupt):
-            main(["grade", *arguments, *out])
-        said.append(capsys.readouterr().err)
-    assert "4 graded, 0 unchanged" in said[0] and "4 graded, 0 unchanged" in said[1]
-    assert "interrupted" in said[2] and "unchanged" not in said[2] and "3 graded, 1 unchanged" in said[3]
-
-
 def test_a_batch_says_how_far_it_is_and_how_long_it_will_take():
     people = [Report(f"s{i}", [], "") for i in range(1, 21)]
     log, terminal = io.StringIO(), io.StringIO()
