@@ -177,11 +177,12 @@ class Explorer:
             # which gives it another address, by the text that stands for it.
             first = picture[:(base64.b64decode(picture).index(name.encode()) + len(name)) // 3 * 4]
             cell, quoted = ".jp-OutputArea-child", label.replace("\\", r"\\").replace('"', r"\"")
-            self._hide.value = (f'<style>.{name}, {cell}:has(.{name}), img[src^="data:image/png;base64,{first}"], '
-                                f'{cell}:has(img[src^="data:image/png;base64,{first}"]), '
+            # Only so deep: else the browser looks through each drawing on the page for it, at each redraw.
+            self._hide.value = (f'<style>.{name}, {cell}:has(> * > .{name}), img[src^="data:image/png;base64,{first}"], '
+                                f'{cell}:has(> * > img[src^="data:image/png;base64,{first}"]), '
                                 f'[data-vscode-theme-kind] img[alt="{quoted}"] {{display: none}}</style>')
             # In JupyterLab, opened again, no "model not found" stands where the widget was.
-            dead = f"{cell}:not(:has(.widget-vbox)):has(+ {cell} + {cell} .{name})"
+            dead = f"{cell}:not(:has(.widget-vbox)):has(+ {cell} + {cell} > * > .{name})"
             words += f"<style>{dead} {{display: none}}</style>" if _cell()[0] else ""
         return [({"image/png": picture, "text/plain": label}, {"image/png": {"width": 864, "alt": label}}),
                 ({"text/html": words, "text/plain": f"{self}\n\n{why}"}, {})]
