@@ -178,8 +178,8 @@ class Explorer:
             first = picture[:(base64.b64decode(picture).index(name.encode()) + len(name)) // 3 * 4]
             cell, quoted = ".jp-OutputArea-child", label.replace("\\", r"\\").replace('"', r"\"")
             # Only so deep: else the browser looks through each drawing on the page for it, at each redraw.
-            self._hide.value = (f'<style>.{name}, {cell}:has(> * > .{name}), '
-                                f'img[src^="data:image/png;base64,{first}"], {cell}:has(> * > img[src^="data:image/png;base64,{first}"]), '
+            seen = f'img[src^="data:image/png;base64,{first}"]'
+            self._hide.value = (f'<style>.{name}, {cell}:has(> * > .{name}), {seen}, {cell}:has(> * > {seen}), '
                                 f'[data-vscode-theme-kind] img[alt="{quoted}"] {{display: none}}</style>')
             # In JupyterLab, opened again, no "model not found" stands where the widget was.
             dead = f"{cell}:not(:has(.widget-vbox)):has(+ {cell} + {cell} > * > .{name})"
