@@ -108,10 +108,14 @@ class OperandInfo:
         return f"{self.name}[{slot}]" if self.name != self.array else str(slot)
 
 
+def starts_of(x) -> Sequence[tuple[int, int]]:
+    """(a, c) in each dimension of an operand: its block i starts at element a·i + c of the array."""
+    return x.starts or [(n, 0) for n in x.block_shape]
+
+
 def origin(x, block) -> list:
     """The element of its array at which a block of an operand starts, in each dimension."""
-    starts = x.starts or [(n, 0) for n in x.block_shape]
-    return [b * a + c if c else b * a for b, (a, c) in zip(block, starts, strict=True)]
+    return [b * a + c if c else b * a for b, (a, c) in zip(block, starts_of(x), strict=True)]
 
 
 def window(x, block: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:

@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import NotSupportedError
+from ..schedule import starts_of
 from ..specs import Scratch
 from ..verify import two_on_a_block
 
@@ -27,7 +28,7 @@ def tables(operands, steps, traced):
         xp = jnp if x.name in traced else np
         blocks = xp.asarray(traced.get(x.name, x.blocks), np.int32).reshape(steps, len(x.block_shape))
         begins = xp.concatenate([xp.ones(1, bool), (blocks[1:] != blocks[:-1]).any(1)])
-        scale, offset = np.asarray(x.starts or [(n, 0) for n in x.block_shape], np.int32).reshape(-1, 2).T
+        scale, offset = np.asarray(starts_of(x), np.int32).reshape(-1, 2).T
         found.append((blocks * scale + offset, (begins.cumsum() - 1).astype(np.int32) % x.depth, begins))
     return found
 
@@ -38,7 +39,7 @@ def homes(operands, inputs, empty):
     for x in operands:
         if x.array not in hbm:
             value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(x.shape, x.dtype, x.is_output)
-            same = [(y, y.starts or [(n, 0) for n in y.block_shape]) for y in operands if y.array == x.array]
+            same = [(y, starts_of(y)) for y in operands if y.array == x.array]
             lows[x.array] = np.array([max(-starts[d][1] for _, starts in same) for d in range(value.ndim)], np.int32)
             # Windows by element start before the array's end, so room for one block holds whatever reaches past it.
             past = [max(y.block_shape[d] * y.ragged if y.starts and y.starts[d][0] == 1 else -size % y.block_shape[d]

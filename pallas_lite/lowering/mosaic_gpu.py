@@ -17,6 +17,7 @@ from ..body import run_kernel
 from ..errors import NotSupportedError, SpecError
 from ..pipeline import pipeline
 from ..refs import Ref
+from ..schedule import origin
 from . import gpu
 from .replay import added_up, replay
 from .tpu import Memory, Window
@@ -248,13 +249,12 @@ def kernel_call(traced, interpret=False):
 
 def _whole_blocks(x):
     """The array's shape, with room for all of each block."""
-    starts = x.starts or [(n, 0) for n in x.block_shape]
     table = np.asarray(x.blocks, np.int64).reshape(len(x.blocks), len(x.shape))
-    if any(b * a + c < 0 for b, (a, c) in zip(table.min(0), starts, strict=True)):
+    if any(at < 0 for at in origin(x, table.min(0))):
         raise NotSupportedError(f"{x.name}: a window begins before its array, which Mosaic GPU's interpreter does not "
                                 "have. Compile it, or run the call itself.")
-    return tuple(max(m, int(b) * a + c + n)
-                 for m, b, (a, c), n in zip(x.shape, table.max(0), starts, x.block_shape, strict=True))
+    last = origin(x, table.max(0).tolist())
+    return tuple(max(m, at + n) for m, at, n in zip(x.shape, last, x.block_shape, strict=True))
 
 
 def _refuse_unvisited(traced):

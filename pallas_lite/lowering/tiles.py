@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from ..errors import PallasLiteError
+from ..schedule import starts_of
 
 COLUMNS = 128
 
@@ -115,7 +116,7 @@ def check(name: str, x) -> None:
     rows = x.shape[-2] if len(x.shape) > 1 else 1
     # Arrays in HBM of 8-bit elements have tiles of 32 rows, where these divide the array.
     tile = 32 if packed == 4 and rows % 32 == 0 else tile_rows(rows, x.dtype)
-    filled, starts = parts(x), x.starts or [(n, 0) for n in x.block_shape]
+    filled, starts = parts(x), starts_of(x)
     for d, n in list(enumerate(x.shape))[-2:]:
         a, c = starts[d]
         indices = {block[d] for block in x.blocks}

@@ -23,6 +23,7 @@ from ..errors import NotSupportedError
 from ..manual.copies import play
 from ..pipeline import pipeline
 from ..refs import Ref
+from ..schedule import starts_of
 from .tiles import Held, parts, slots
 
 
@@ -200,7 +201,7 @@ class Engine:
 
     def _copy_part(self, verb, x, block, slot, part):
         home, inside = [], []
-        for d, ((a, c), (low, size)) in enumerate(zip(x.starts or [(n, 0) for n in x.block_shape], part, strict=True)):
+        for d, ((a, c), (low, size)) in enumerate(zip(starts_of(x), part, strict=True)):
             at = block[d] * a if isinstance(block[d], int) or a == 1 else pallas.multiple_of(block[d] * a, a)
             at = at + (c + low) if c + low else at
             home.append(at if d in x.squeeze else pallas.ds(at, size))
