@@ -21,8 +21,9 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
+from pallas_lite.errors import many
+
 from . import online
-from .exercise import many
 from .gradebook import scripts_on_path
 from .preprocessors import BEGIN, END, HoleError, punch, regions
 

@@ -18,9 +18,10 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from pallas_lite.errors import many
+
 from . import machine
 from .course import REPOSITORY, ROOT, Course
-from .exercise import many
 from .sandbox import SandboxError, find_sandbox, make_stage
 
 GOOD, NOTE, BAD, BROKEN = "good", "note", "bad", "broken"  # broken: the doctor itself failed there

@@ -132,12 +132,5 @@ def load(*modules: str) -> dict[str, Exercise]:
     return EXERCISES
 
 
-def many(count: int, thing: str) -> str:
-    """>>> many(1, "page"), many(3, "page")
-    ('1 page', '3 pages')
-    """
-    return f"{count} {thing}{'s' * (count != 1)}"
-
-
 def _seed(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")

@@ -15,8 +15,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from pallas_lite.errors import many
+
 from .course import Course, Notebook
-from .exercise import EXERCISES, many
+from .exercise import EXERCISES
 from .grade import Mark, Report, clean
 from .report import SIGNS, write_atomic
 from .result import draw

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 import pallas_lite
+from pallas_lite.errors import many
 
-from .exercise import AnswerFailed, NotDone, Wrong, many
+from .exercise import AnswerFailed, NotDone, Wrong
 from .inside import wire
 from .inside.answers import TimeUp, answer
 from .replay import decoys, replay

@@ -17,7 +17,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .exercise import EXERCISES, many
+from pallas_lite.errors import many
+
+from .exercise import EXERCISES
 from .grade import Mark, Report, clean
 
 VERSION = 1  # of results.json

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from pallas_lite.errors import many
+
 from .checking import judge
-from .exercise import EXERCISES, Trial, load, many
+from .exercise import EXERCISES, Trial, load
 from .handle import LocalHandle
 from .inside.personal import personal
 from .predict import PREDICTIONS, collisions, slips

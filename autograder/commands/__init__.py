@@ -9,8 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pallas_lite.errors import many as many
+
 from ..course import ROOT, Course
-from ..exercise import many as many
 from ..grade import Report
 from ..report import ResultsError, read, twice
 from ..sandbox import Sandbox, find_sandbox, make_stage

@@ -46,8 +46,9 @@ def run(options, console, errors) -> int:
             write_atomic(path, text)
     where = out / next(iter(files)) if len(files) == 1 else f"{many(len(files), 'file')} in {out}"
     console.print(f"written: {where}", markup=False, highlight=False, soft_wrap=True)
-    notes = partial(reports, course) if options.format in SUMS else ()
-    for line in summed(reports) if options.format == "gradescope" else notes:
+    notes = (summed(reports) if options.format == "gradescope" else
+             partial(reports, course) if options.format in SUMS else ())
+    for line in notes:
         errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     unknown = [r.student for r in reports if options.roster and r.student not in roster.rows]
     if unknown:

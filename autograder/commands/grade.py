@@ -86,7 +86,7 @@ def _grade(options, store: Store, console, errors) -> int:
     pool = _pool(options, order, len(todo), errors) if todo else None
     # From here on it is the last run. One that could not begin leaves the one before as it was.
     run = store.note_run({"paths": [str(Path(p).absolute()) for p in options.paths],
-                    **{name: getattr(options, name) for name in RESUMED}})
+                          **{name: getattr(options, name) for name in RESUMED}})
     if options.fresh:  # else --resume, after a kill, would take what is to be replaced for done
         store.forget(keys[s] for s in todo)
     try:
