@@ -5,7 +5,6 @@ import os
 import shutil
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from autograder import doctor
@@ -17,9 +16,7 @@ from . import little_course as little
 
 @pytest.fixture
 def course(tmp_path):
-    (tmp_path / little.UNIT).mkdir()
-    nbformat.write(little.notebook(), tmp_path / little.UNIT / f"{little.NAME}.ipynb")
-    return Course(str(tmp_path), ("tests.autograder.little_course",))
+    return little.released(tmp_path)
 
 
 @pytest.fixture

@@ -5,11 +5,10 @@ import json
 import logging
 from types import SimpleNamespace
 
-import nbformat
 import pytest
 
 from autograder.__main__ import main
-from autograder.course import Course, Notebook
+from autograder.course import Notebook
 from autograder.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, partial, read_roster, summed
 from autograder.grade import Mark, Report
 from autograder.report import cell, write
@@ -22,10 +21,7 @@ NOBODY = Roster({})
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("course")
-    (folder / little.UNIT).mkdir()
-    nbformat.write(little.notebook(), folder / little.UNIT / f"{little.NAME}.ipynb")
-    made = Course(str(folder), ("tests.autograder.little_course",))
+    made = little.released(tmp_path_factory.mktemp("course"))
     _ = made.notebooks
     return made
 

@@ -9,7 +9,6 @@ import pallas_lite as pl
 from autograder import predict
 from autograder.__main__ import main
 from autograder.checking import judge
-from autograder.course import Course
 from autograder.exercise import EXERCISES, Trial, Wrong
 from autograder.feedback import folder_name, page, said, write_pages
 from autograder.grade import Mark, Report
@@ -27,15 +26,12 @@ EVIL = "<script>alert(1)</script><img src=http://evil.example onerror=alert(2)>'
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("course")
-    (folder / little.UNIT).mkdir()
     notebook = little.notebook()
     hint = "<details><summary>Hint {0}: so</summary>\nhint <em>{0}</em>: 0 < i\n</details>\n"
     hints = "".join(hint.format(k) for k in (1, 2, 3))
     place = next(i for i, c in enumerate(notebook.cells) if c.id == "test-90-1")
     notebook.cells.insert(place + 1, nbformat.v4.new_markdown_cell(hints, id="hints"))
-    nbformat.write(notebook, folder / little.UNIT / f"{little.NAME}.ipynb")
-    return Course(str(folder), ("tests.autograder.little_course",))
+    return little.released(tmp_path_factory.mktemp("course"), notebook)
 
 
 def marks(**changed):

@@ -2,11 +2,9 @@
 import os
 import subprocess
 
-import nbformat
 import pytest
 
 from autograder import gradebook, transplant
-from autograder.course import Course
 from autograder.feedback import write_pages
 from autograder.grade import Mark, Report
 from autograder.submissions import find, notebooks_below, pack
@@ -17,10 +15,7 @@ from . import little_course as little
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("course")
-    (folder / little.UNIT).mkdir()
-    nbformat.write(little.notebook(), folder / little.UNIT / f"{little.NAME}.ipynb")
-    made = Course(str(folder), ("tests.autograder.little_course",))
+    made = little.released(tmp_path_factory.mktemp("course"))
     _ = made.notebooks
     return made
 

@@ -25,10 +25,7 @@ CHECKS = ("tests.autograder.little_course",)
 
 @pytest.fixture
 def course(tmp_path):
-    folder = tmp_path / "release" / little.UNIT
-    folder.mkdir(parents=True)
-    nbformat.write(little.notebook(), folder / f"{little.NAME}.ipynb")
-    return Course(str(tmp_path / "release"), CHECKS)
+    return little.released(tmp_path / "release")
 
 
 @pytest.fixture

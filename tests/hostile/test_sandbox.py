@@ -66,28 +66,14 @@ def make(folder, mode, limits):
 
 
 @MODES
-def test_no_key_stays_in_the_kernel_for_the_next_submission(tmp_path, mode):
+@pytest.mark.parametrize("source", [
+    pytest.param(LEAVE_A_KEY, id="no key stays in the kernel for the next submission"),
+    pytest.param(GO_OUT, id="there is no way into other namespaces or to the host"),
+    pytest.param(HIDE_MEMORY, id="no memory is outside of what is counted")])
+def test_what_the_kernel_refuses(tmp_path, mode, source):
     worker = make(tmp_path, mode, Limits())
     try:
-        assert worker.request("run", {"source": LEAVE_A_KEY}, Clock(30)) == ("ok", None)
-    finally:
-        worker.close()
-
-
-@MODES
-def test_there_is_no_way_into_other_namespaces_or_to_the_host(tmp_path, mode):
-    worker = make(tmp_path, mode, Limits())
-    try:
-        assert worker.request("run", {"source": GO_OUT}, Clock(30)) == ("ok", None)
-    finally:
-        worker.close()
-
-
-@MODES
-def test_no_memory_is_outside_of_what_is_counted(tmp_path, mode):
-    worker = make(tmp_path, mode, Limits())
-    try:
-        assert worker.request("run", {"source": HIDE_MEMORY}, Clock(30)) == ("ok", None)
+        assert worker.request("run", {"source": source}, Clock(30)) == ("ok", None)
     finally:
         worker.close()
 

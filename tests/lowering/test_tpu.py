@@ -113,7 +113,7 @@ def test_a_seed_that_shuffles_the_simulator_leaves_the_program_in_grid_order():
     np.testing.assert_array_equal(out, x * 2)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_any_index_map(data):
     """Blocks in any order, also revisited, from scalars: what begins and ends a visit follows no pattern."""

@@ -82,7 +82,7 @@ def test_and_under_vmap():
     np.testing.assert_array_equal(many, jnp.einsum("nij,njk->nik", *batch))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(grid=st.tuples(*[st.integers(1, 4)] * 3), order=st.permutations(range(3)), reduced=st.integers(0, 3),
        squeezed=st.booleans(), asks=st.sampled_from([None, 0, 1, 2]), semantics=st.sampled_from([None, "arbitrary",
        "parallel"]), offset=st.integers(0, 2))

@@ -14,26 +14,18 @@ from pallas_lite.explorers.base import show_time
 from pallas_lite.hardware import H100, TPU_V5E
 from pallas_lite.plot.choices import Choice, plot_choices
 from pallas_lite.traced import Traced
+from tests.unit.test_tuner import kernel
 
 
 def matmul(x, w, *, bm=128, bn=128, bk=128):
     (m, k), n = x.shape, w.shape[1]
     if m % bm:
         raise ValueError(f"bm = {bm} does not divide {m}")
-
-    def product(x_ref, w_ref, o_ref, acc_ref):
-        @pl.when(pl.program_id(2) == 0)
-        def _():
-            acc_ref[...] = jnp.zeros_like(acc_ref)
-        acc_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
-
-        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
-        def _():
-            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
     return pl.pallas_call(
-        product, jax.ShapeDtypeStruct((m, n), jnp.bfloat16), grid=(m // bm, n // bn, k // bk),
+        kernel, jax.ShapeDtypeStruct((m, n), jnp.bfloat16), grid=(m // bm, n // bn, k // bk),
         in_specs=[pl.BlockSpec((bm, bk), lambda i, j, t: (i, t)), pl.BlockSpec((bk, bn), lambda i, j, t: (t, j))],
-        out_specs=pl.BlockSpec((bm, bn), lambda i, j, t: (i, j)), scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)])(
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, t: (i, j)), scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+        name="product")(
             x.astype(jnp.bfloat16), w.astype(jnp.bfloat16))
 
 

@@ -59,7 +59,7 @@ def test_every_mix_of_two_depths():
                 same(6, [operand("a", a, da, oa), operand("b", b, db, ob)])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.data())
 def test_any_grid_and_index_map(grid, data):
     """From the grid and the index maps on: steps are in row-major order."""

@@ -30,7 +30,7 @@ X8 = np.random.default_rng(0).standard_normal(8).astype(np.float32)
 
 # -- windows by element
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(size=st.integers(1, 9), n=st.integers(1, 5), before=st.integers(0, 3), after=st.integers(0, 3), data=st.data())
 def test_any_window_on_both_backends(size, n, before, after, data):
     """Against plain slicing of a padded array: cells outside are left to memory, which starts at 77."""

@@ -133,7 +133,7 @@ def exact(schedule):
     return rolled
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(tables())
 def test_any_pipeline_of_ours(case):
     steps, operands = case
@@ -141,7 +141,7 @@ def test_any_pipeline_of_ours(case):
     assert rolled.body or steps < 2  # each has a loop
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.data())
 def test_any_grid(grid, data):
     """Index maps that take grid indices as they are need no table."""
@@ -178,7 +178,7 @@ def test_blocks_from_the_last_to_the_first(golden):
     golden("rolled_backwards", str(exact(pl.record(start_next_after_compute, 5))))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 1), st.integers(0, 1)), max_size=25))
 def test_any_program_at_all(calls):
     """Whatever is recorded is given back, as a loop or unrolled."""
