@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from ..errors import SpecError, expect
 from ..schedule import OperandInfo, Schedule, origin
-from .look import AMBER, BLUE, ON_COLOUR, RUST, ink_of
+from .look import AMBER, BLUE, ON_COLOUR, RUST, boxes, ink_of
 
 if TYPE_CHECKING:
     from ..traced import Traced
@@ -161,12 +161,11 @@ def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> N
     many = len(blocks) > DRAWN and sheets.x.starts is None
     if many:
         _shade(ax, sheets, kinds, lit)
-    for kind in present if not many else ():  # a collection for each kind: an explorer redraws at every step
+    for kind in present if not many else ():  # all that look alike at once: an explorer redraws at every step
         color, hatch = KINDS[kind]
-        boxes = [sheets.box(b) for b in blocks if kinds.get(b, "not visited") == kind]
-        edge = ink.soft if color == "none" else EDGE
-        ax.add_collection(PolyCollection(boxes, facecolors=color, edgecolors=edge, hatch=hatch, alpha=0.6 if lit else 1,
-                                         linewidths=min(0.6, 60 / len(blocks))), autolim=False)
+        look = color, ink.soft if color == "none" else EDGE, min(0.6, 60 / len(blocks))
+        boxes(ax, [(sheets.box(b), *look) for b in blocks if kinds.get(b, "not visited") == kind], hatch=hatch,
+              alpha=0.6 if lit else 1)
     past = sheets.past_edge()
     ax.add_collection(PolyCollection(past, facecolors=ink.paper, alpha=0.7), autolim=False)
     ax.add_collection(PolyCollection(sheets.frames(), facecolors="none", edgecolors=ink.strong, linewidths=2),

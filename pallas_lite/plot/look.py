@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.colors import to_rgba
+from matplotlib.path import Path
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from ..schedule import Schedule
@@ -42,6 +43,20 @@ def ink_of(ax: Axes) -> Ink:
 def box(x: float, width: float, y: float, half: float) -> list[tuple[float, float]]:
     """The corners of a box that is as high above `y` as below."""
     return [(x, y - half), (x + width, y - half), (x + width, y + half), (x, y + half)]
+
+
+def boxes(ax: Axes, drawn, **style) -> None:
+    """Boxes, each its corners, colour, the colour of its edge and that one's width. Those that look alike are one path:
+    a path for each would be most of an explorer's redraw, where it is written and where it is read.
+    """
+    alike: dict[tuple, list] = {}
+    for corners, *look in drawn:
+        alike.setdefault(tuple(look), []).append([*corners, corners[0]])
+    paths = [Path(np.reshape(mine, (-1, 2)), [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY] * len(mine))
+             for mine in alike.values()]
+    faces, edges, widths = zip(*alike, strict=True) if alike else ((), (), ())
+    ax.add_collection(PathCollection(paths, facecolors=faces, edgecolors=edges, linewidths=widths, **style),
+                      autolim=False)
 
 
 def letters(ax: Axes, width: float) -> float:

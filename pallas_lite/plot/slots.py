@@ -12,7 +12,7 @@ from ..errors import SpecError, expect
 from ..schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Schedule
 from ..timeline import Timeline, unit_of
 from ..verify import Hazard
-from .look import ON_COLOUR, PALETTE, Fold, box, folded, ink_of, label, letters
+from .look import ON_COLOUR, PALETTE, Fold, box, boxes, folded, ink_of, label, letters
 from .timeline import edges
 
 # state -> what the legend says, hatch, colour of the box (None: the page's; in use: one for each visit). Grey print
@@ -174,8 +174,7 @@ def _boxes(ax, schedule, frames, ink, noted):
     for state, (_, hatch, colour) in STATES.items():
         mine = [s for s in frames if s.state == state]
         colours = [PALETTE[visit[s] % len(PALETTE)] if state == "valid" else colour or ink.paper for s in mine]
-        ax.add_collection(PolyCollection([frames[s] for s in mine], facecolors=colours, hatch=hatch or None,
-                                         edgecolors=ink.soft, linewidths=0.6), autolim=False)
+        boxes(ax, [(frames[s], c, ink.soft, 0.6) for s, c in zip(mine, colours, strict=True)], hatch=hatch or None)
     low, high = ax.get_xlim()
     for s, ((left, bottom), (right, _), (_, top), _) in frames.items():
         paper, used = s.state in ("arriving", "leaving"), s.state == "valid"

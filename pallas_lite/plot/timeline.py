@@ -9,7 +9,7 @@ from ..errors import expect
 from ..schedule import CODE, IN_START, IN_WAIT, OUT_START, OUT_WAIT, Schedule
 from ..timeline import CORE, LANES, Timeline, unit_of
 from ..verify import Hazard
-from .look import BUBBLE, PALETTE, Fold, Ink, box, folded, ink_of, label, letters
+from .look import BUBBLE, PALETTE, Fold, Ink, box, boxes, folded, ink_of, label, letters
 
 KEY = "colour: visit · hatched: bubble · tick: wait"  # what newcomers need to read the picture
 
@@ -106,30 +106,25 @@ def _phases(timeline: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, shade
 
 def _draw(timeline: Timeline, spans, ax: Axes, at: Fold, unit: float, ink: Ink, marked: set[int]) -> None:
     """The boxes of these spans, its bubbles, latencies and waits."""
-    # One collection for all boxes: a patch for each is four times as slow, and an explorer redraws at every key press.
-    boxes, bubbles, latencies, visit = [], [], [], visits(timeline.schedule).tolist()
+    marked_last, bubbles, latencies, visit = ([], []), [], [], visits(timeline.schedule).tolist()
     places = at(np.array([(s.start, s.end, s.arrives) for s in spans]).reshape(-1, 3) / unit).tolist()
-    for s, (x, end, arrives) in zip(spans, places, strict=True):
+    port_free: dict[int, float] = {}  # where the bar of the lane's next copy begins: it lies over this one
+    for s, (x, end, arrives) in zip(reversed(spans), reversed(places), strict=True):
         y, width, bad = height(s.lane), end - x, s.event in marked
         if s.waiting:
-            bubbles.append((box(x, width, y, 0.22), ink.mark if bad else BUBBLE))
+            bubbles.append((box(x, width, y, 0.22), "none", ink.mark if bad else BUBBLE, 0.6))
             continue
         color = PALETTE[visit[s.event] % len(PALETTE)]
-        boxes.append((bad, box(x, width, y, 0.4), color))
+        marked_last[bad].append((box(x, width, y, 0.4), color, ink.mark if bad else ink.strong, 2.5 if bad else 0.7))
         if arrives > end:
             # Below the boxes, since the port is already busy with the next copy.
-            latencies.append((box(end, arrives - end, y - 0.46, 0.035), color))
+            arrives, port_free[y] = min(arrives, port_free.get(y, arrives)), end
+            latencies.append((box(end, arrives - end, y - 0.46, 0.035), color, ink.strong, 0.5))
         if len(spans) <= 160:
             label(ax, s.label, x, end, y)
-    boxes.sort(key=lambda box: box[0])  # marked ones last, so that no neighbour covers their frame
-    # With an edge: the palette's light colours would be lost on a white page.
-    ax.add_collection(PolyCollection([bar for bar, _ in latencies], facecolors=[c for _, c in latencies],
-                                     edgecolors=ink.strong, linewidths=0.5, label="latency"), autolim=False)
-    ax.add_collection(PolyCollection([box for box, _ in bubbles], facecolors="none", edgecolors=[c for _, c in bubbles],
-                                     hatch="////", linewidths=0.6), autolim=False)
-    ax.add_collection(PolyCollection([box for _, box, _ in boxes], facecolors=[c for _, _, c in boxes],
-                                     edgecolors=[ink.mark if bad else ink.strong for bad, _, _ in boxes],
-                                     linewidths=[2.5 if bad else 0.7 for bad, _, _ in boxes], zorder=2), autolim=False)
+    boxes(ax, latencies, label="latency")  # with an edge: the palette's light colours would be lost on a white page
+    boxes(ax, bubbles, hatch="////")
+    boxes(ax, [*marked_last[False], *marked_last[True]], zorder=2)  # no neighbour covers a marked one's frame
     waits, y = np.isin(timeline.schedule.columns.verb, (CODE[IN_WAIT], CODE[OUT_WAIT])), height(CORE)
     ticks = np.array(timeline.times)[waits] / unit  # a long pipeline has thousands beyond the axis
     ticks = at(ticks[(at.knots[0] <= ticks) & (ticks <= at.knots[-1])])
