@@ -17,8 +17,9 @@ lab:  ## set everything up and open JupyterLab at the first notebook
 formgrader:  ## for instructors: JupyterLab on the whole course, with nbgrader's Formgrader
 	@sh tools/bootstrap.sh formgrader $(ARGS)
 
+# All of them on all cores, each file in one process; what ARGS names, in this one.
 test:  ## set everything up and run the tests
-	$(RUN) pytest $(ARGS)
+	$(RUN) pytest $(or $(ARGS),-n logical --maxprocesses 4 --dist loadfile)
 
 build:  ## build the student notebooks from solutions/
 	$(RUN) autograder build $(ARGS)

@@ -106,25 +106,26 @@ def _phases(timeline: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, shade
 
 def _draw(timeline: Timeline, spans, ax: Axes, at: Fold, unit: float, ink: Ink, marked: set[int]) -> None:
     """The boxes of these spans, its bubbles, latencies and waits."""
-    marked_last, bubbles, latencies, visit = ([], []), [], [], visits(timeline.schedule).tolist()
+    drawn, bubbles, bars, visit = [], [], {}, visits(timeline.schedule).tolist()
     places = at(np.array([(s.start, s.end, s.arrives) for s in spans]).reshape(-1, 3) / unit).tolist()
-    port_free: dict[int, float] = {}  # where the bar of the lane's next copy begins: it lies over this one
-    for s, (x, end, arrives) in zip(reversed(spans), reversed(places), strict=True):
+    for s, (x, end, arrives) in zip(spans, places, strict=True):
         y, width, bad = height(s.lane), end - x, s.event in marked
         if s.waiting:
             bubbles.append((box(x, width, y, 0.22), "none", ink.mark if bad else BUBBLE, 0.6))
             continue
         color = PALETTE[visit[s.event] % len(PALETTE)]
-        marked_last[bad].append((box(x, width, y, 0.4), color, ink.mark if bad else ink.strong, 2.5 if bad else 0.7))
+        drawn.append((box(x, width, y, 0.4), color, ink.mark if bad else ink.strong, 2.5 if bad else 0.7))
         if arrives > end:
-            # Below the boxes, since the port is already busy with the next copy.
-            arrives, port_free[y] = min(arrives, port_free.get(y, arrives)), end
-            latencies.append((box(end, arrives - end, y - 0.46, 0.035), color, ink.strong, 0.5))
+            bars.setdefault(y - 0.46, []).append((end, arrives, color))
         if len(spans) <= 160:
             label(ax, s.label, x, end, y)
-    boxes(ax, latencies, label="latency")  # with an edge: the palette's light colours would be lost on a white page
+    # The bar of a latency lies below the boxes, since its port is already busy with the next copy, and ends where the
+    # next one's begins. With an edge: the palette's light colours would be lost on a white page.
+    boxes(ax, [(box(end, min(arrives, next_end) - end, y, 0.035), color, ink.strong, 0.5) for y, mine in bars.items()
+               for (end, arrives, color), (next_end, *_) in zip(mine, [*mine[1:], (np.inf,)], strict=True)],
+          label="latency")
     boxes(ax, bubbles, hatch="////")
-    boxes(ax, [*marked_last[False], *marked_last[True]], zorder=2)  # no neighbour covers a marked one's frame
+    boxes(ax, sorted(drawn, key=lambda b: b[-1]), zorder=2)  # marked ones last: no neighbour covers their frame
     waits, y = np.isin(timeline.schedule.columns.verb, (CODE[IN_WAIT], CODE[OUT_WAIT])), height(CORE)
     ticks = np.array(timeline.times)[waits] / unit  # a long pipeline has thousands beyond the axis
     ticks = at(ticks[(at.knots[0] <= ticks) & (ticks <= at.knots[-1])])

@@ -3,8 +3,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.colors import to_hex
+from matplotlib.collections import LineCollection
 
 import pallas_lite as pl
 from pallas_lite.engines.record import record
@@ -12,6 +11,7 @@ from pallas_lite.hardware import TOY, Machine
 from pallas_lite.plot import PALETTE
 from pallas_lite.plot.timeline import height, visits
 from tests.unit import loops
+from tests.unit.drawn import boxes
 from tests.unit.test_pipeline import operand, pipelines
 
 US = 1e-6
@@ -137,11 +137,10 @@ def ticks(ax, lane):
 def colours(ax):
     """The colour of each box, by (lane's height, start)."""
     found = {}
-    for c in ax.collections:
-        if isinstance(c, PolyCollection) and not c.get_hatch() and len(c.get_paths()) == len(c.get_facecolor()):
-            for path, colour in zip(c.get_paths(), c.get_facecolor(), strict=True):
-                low, high = path.vertices.min(0), path.vertices.max(0)
-                found[round(float(low[1] + high[1]) / 2), round(float(low[0]), 6)] = to_hex(colour).upper()
+    for corners, colour, hatch in boxes(ax):
+        if not hatch:
+            (left, low), (_, high) = corners.min(0).tolist(), corners.max(0).tolist()
+            found[round((low + high) / 2), round(left, 6)] = colour
     return found
 
 
@@ -227,7 +226,6 @@ def test_a_time_axis_that_is_asked_for_is_not_folded(whole):
 def test_what_happens_after_the_end_of_the_time_axis_is_not_drawn():
     t = pl.timeline(pl.record(loops.rolled, 100))
     ax = pl.plot_timeline(t, limit=8 * US)
-    ends = [path.vertices[:, 0].max() for c in ax.collections if isinstance(c, PolyCollection)
-            for path in c.get_paths()]
+    ends = [corners[:, 0].max() for corners, *_ in boxes(ax)]
     assert len(ends) == sum(s.start < 8 * US for s in t.spans) and max(ends) <= 8
     assert {"A[7]", "6", "B[5]"} <= set(texts(ax)) and not {"A[8]", "8", "B[8]"} & set(texts(ax))
