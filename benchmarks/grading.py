@@ -1,8 +1,7 @@
-"""Grading: submissions a minute beside stock `nbgrader autograde`, on the same submissions, and memory.
+"""Grading: submissions a minute beside stock `nbgrader autograde`, on the same submissions.
 
     python -m benchmarks grading                                  8 submissions of unit 1
     python -m benchmarks grading --submissions 100 --unit unit3   another class
-    python -m benchmarks grading --many 5000                      memory, on the tests' tiny course
 
 The graders take turns, a part of the submissions each time, because a machine that others use is never the same for
 long. Processor time is the steadier column: it counts every process, also those in sandboxes, and needs root.
@@ -140,39 +139,9 @@ def compare(report, unit: str, count: int) -> None:
     report.figure("times", f"{stock['seconds'] / total[names[1]]['seconds']:.0f}")
 
 
-def many(count: int, folder: Path, jobs: int) -> None:
-    """So many submissions of the tests' tiny course; run again with the same folder, it goes on where it was."""
-    from tests.autograder import little_course as little
-    release = folder / "release" / little.UNIT / f"{little.NAME}.ipynb"
-    release.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(little.notebook(), release)
-    for i in range(count):
-        path = folder / "submitted" / f"s{i:05}" / f"{little.NAME}.ipynb"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(little.notebook({n: f"{text}\n# {i}" for n, text in little.RIGHT.items()}), path)
-    out = folder / "results"
-    found = ours(folder / "submitted", out, jobs, "--release", str(release.parents[1]), "--checks",
-                 "tests.autograder.little_course")
-    marks = [r["points"] for r in json.loads((out / "results.json").read_text(encoding="utf-8"))["submissions"]]
-    print(f"{count} submissions, {marks.count(10.0)} with full marks; {found['seconds']:.0f} s, "
-          f"{found['cpu']:.0f} CPU s")
-    for who in "parent", "worker":
-        points = [(done, mib) for done, name, mib in found["memory"] if name == who]
-        print(f"{who}: largest {max(m for _, m in points):.0f} MiB; " + ", ".join(
-            f"{max((m for d, m in points if low <= d < low + count / 5), default=0):.0f}"
-            for low in (count * k / 5 for k in range(5))) + " in the five fifths of the run")
-
-
 def main(report, arguments=()) -> None:
     p = argparse.ArgumentParser(prog="python -m benchmarks grading", description=__doc__.split("\n")[0])
     p.add_argument("--submissions", type=int, default=8)
     p.add_argument("--unit", default="unit1")
-    p.add_argument("--many", type=int, metavar="N")
-    p.add_argument("--folder", type=Path, help="where --many works, and goes on (default: a temporary folder)")
-    p.add_argument("--jobs", type=int, default=2, help="workers of --many")
     options = p.parse_args(arguments)
-    if options.many:
-        with tempfile.TemporaryDirectory() as temporary:
-            many(options.many, (options.folder or Path(temporary)).resolve(), options.jobs)
-    else:
-        compare(report, options.unit, options.submissions)
+    compare(report, options.unit, options.submissions)

@@ -27,6 +27,12 @@ def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/ with what the tests produce")
 
 
+def pytest_collection_modifyitems(items):
+    """A test has one name in all processes: `make test` runs them on all cores, and a failed one is run again by it."""
+    if unstable := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"an address of memory in the name of {unstable[0]}: give ids to its parameters")
+
+
 def require(found, what):
     """What the machine lacks is a skip at home and a failure in CI, where a silent skip would hide a broken test."""
     if not found:

@@ -70,7 +70,7 @@ def test_a_right_answer_gets_all_points(number, hidden):
     (None, "error", "a function is expected"),
     (lambda N, A, X, Y, B: pl.copy_in_start(A[N], X[0]), "error", "does not exist"),
     (lambda N, A, X, Y, B: None, "wrong", "every step"),
-], ids=str)
+], ids=lambda x: getattr(x, "__name__", str(x)))
 def test_whatever_the_answer_does_check_returns_a_verdict(answer, verdict, words):
     result = check("90.1", answer)
     assert (result.verdict, result.points) == (verdict, 0.0)
