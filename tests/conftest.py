@@ -33,6 +33,20 @@ def pytest_collection_modifyitems(items):
         raise pytest.UsageError(f"an address of memory in the name of {unstable[0]}: give ids to its parameters")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Halves of a character, which hostile notebooks have, cannot be sent from one process of tests to another."""
+    report = yield
+    report.sections = [(name, sendable(text)) for name, text in report.sections]
+    if report.longrepr and (text := str(report.longrepr)) != sendable(text):
+        report.longrepr = sendable(text)
+    return report
+
+
+def sendable(text):
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def require(found, what):
     """What the machine lacks is a skip at home and a failure in CI, where a silent skip would hide a broken test."""
     if not found:
