@@ -1,8 +1,8 @@
 """The explorers: from a key press to the painted picture in chromium, the kernel's part of it, memory, long pipelines.
 
 The aim is 100 ms for 64 steps on two cores. On a busy machine a redraw waits for others, so processor time is given
-too: the kernel's, and that of all processes: kernel, server, chromium, and its driver, which is asked all the while for
-the picture. Without chromium and selenium only the kernel's is printed.
+too: the kernel's, and that of all processes: kernel, server, chromium and its driver. Without chromium and selenium
+only the kernel's is printed.
 """
 import contextlib
 import gc
@@ -137,6 +137,7 @@ def in_browser(chromium) -> dict[str, tuple[list[float], float]]:
                 for key in itertools.islice(itertools.cycle((Keys.ARROW_RIGHT, Keys.ARROW_LEFT)), MOVES + 2):
                     driver.execute_script(WATCH, cell)
                     page.keys(key)
+                    time.sleep(0.4)  # else the question whether it is done would be part of the work
                     page.wait(lambda: driver.execute_script("return window.painted"), "the new picture")
                     times.append(driver.execute_script("return window.painted") / 1e3)
                 found[kind] = times[2:], (processor() - spent) / len(times)

@@ -153,13 +153,14 @@ class Explorer:
         """New words and a new picture, if it is on show."""
         if self._image is None:
             return
-        self._image.value = self.picture()
+        # The words first: they are on their way while the picture is drawn.
         for name, text in self.notes().items():
             self._notes[name].value = f'<span style="padding-left:0.5em">{text}</span>'
         # role=status: a screen reader says the new result after a key press.
         self._words.value = f'<b role="status" style="font-size:1.1em">{html.escape(self.headline)}</b>'
         lines = "<br>".join(html.escape(line) for line in self.details.splitlines())
         self._more.value = f'<div style="line-height:1.5">{lines}</div>'
+        self._image.value = self.picture()
 
     # -- display
 
@@ -178,11 +179,11 @@ class Explorer:
             first = picture[:(base64.b64decode(picture).index(name.encode()) + len(name)) // 3 * 4]
             cell, quoted = ".jp-OutputArea-child", label.replace("\\", r"\\").replace('"', r"\"")
             # Only so deep: else the browser looks through each drawing on the page for it, at each redraw.
-            seen = f'img[src^="data:image/png;base64,{first}"]'
-            self._hide.value = (f'<style>.{name}, {cell}:has(> * > .{name}), {seen}, {cell}:has(> * > {seen}), '
+            seen, part = f'img[src^="data:image/png;base64,{first}"]', "> .jp-OutputArea-output >"
+            self._hide.value = (f'<style>.{name}, {cell}:has({part} .{name}), {seen}, {cell}:has({part} {seen}), '
                                 f'[data-vscode-theme-kind] img[alt="{quoted}"] {{display: none}}</style>')
             # In JupyterLab, opened again, no "model not found" stands where the widget was.
-            dead = f"{cell}:not(:has(.widget-vbox)):has(+ {cell} + {cell} > * > .{name})"
+            dead = f"{cell}:not(:has(.widget-vbox)):has(+ {cell} + {cell} > .jp-OutputArea-output > .{name})"
             words += f"<style>{dead} {{display: none}}</style>" if _cell()[0] else ""
         return [({"image/png": picture, "text/plain": label}, {"image/png": {"width": 864, "alt": label}}),
                 ({"text/html": words, "text/plain": f"{self}\n\n{why}"}, {})]

@@ -32,7 +32,8 @@ def svg(ax: Axes, label: str = "timeline of a pipeline") -> str:
     """
     out, figure = io.StringIO(), ax.get_figure(root=True)
     assert figure, "it is part of one"
-    with matplotlib.rc_context({"svg.fonttype": "none"}):  # text as text: half the time, half the bytes
+    # Text as text: half the time, half the bytes; and not with ten names of fonts each.
+    with matplotlib.rc_context({"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "Verdana"]}):
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     # matplotlib's style sheet would reach the whole page: it becomes the drawing's own.
