@@ -69,7 +69,13 @@ class Events(Sequence):
         return len(self.columns.verb)
 
     def __getitem__(self, i):
-        return self._all[i]
+        if "_all" in self.__dict__ or isinstance(i, slice):
+            return self._all[i]
+        c, i = self.columns, range(len(self))[i]  # only this one: an explorer asks for those of a step
+        verb, step, x, block, slot = (int(column[i]) for column in c[:5])
+        slots = c.slots[np.count_nonzero(c.verb[:i] == CODE[RUN])].tolist() if x < 0 else ()
+        return Event(VERBS[verb], step, [*self._names, ""][x], c.blocks[block] if block >= 0 else None, slot,
+                     tuple(slots))
 
     def __iter__(self):
         return iter(self._all)

@@ -3,6 +3,7 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 import pallas_lite as pl
 from pallas_lite.engines.record import record
@@ -10,6 +11,7 @@ from pallas_lite.specs import Operand
 from pallas_lite.table import aligned
 from tests.unit.loops import blocking, rolled
 from tests.unit.test_pictures import gather
+from tests.unit.test_pipeline import pipelines
 
 
 def test_table_of_the_double_buffer(golden):
@@ -96,3 +98,12 @@ def test_a_table_of_many_steps_makes_only_the_rows_that_it_shows(monkeypatch):
     assert len(lines) == 1 + 12 + 1 + 4 and len(made) < 100
     whole = pl.record(rolled, 40).table(fold=None).splitlines()
     assert [line.split() for line in lines[1:5]] == [line.split() for line in whole[1:5]]
+
+
+@given(pipelines())
+def test_one_event_is_the_same_alone_as_among_all(case):
+    events = record(*case).events
+    alone = [events[i] for i in range(-len(events), len(events))]  # before anybody has asked for all
+    assert alone == [*events, *events]
+    with pytest.raises(IndexError):
+        record(*case).events[len(events)]
