@@ -3,29 +3,31 @@
     from autograder import check
     check("3.2", split)
 
-An answer in the notebook: exercise.py (what an exercise is), checks/ (one for each, with visible and hidden trials),
-predict.py and inside/draws/ (questions with numbers drawn for each learner), handle.py (how a check reaches the
-answer), checking.py and result.py (the verdict, shown), progress.py.
+exercise.py says what an exercise is; checks/ has one function for each, with visible and hidden trials, and mutants/
+the planted answers that they are tried on. The rooms, each using only those before it:
 
-A submission: submissions.py, transplant.py and needed.py (which cells run), sandbox.py, inside/ and remote.py (locked
-in, and asked through a pipe), replay.py, grade.py (a Report); batch.py, child.py and cluster.py (many), store.py and
-report.py (kept). What is made of reports: feedback.py, export.py; gradebook.py, shown.py and autograde.py (nbgrader).
+    sandbox/    where student code runs; inside/ is all that it sees of us, and what a notebook shares with it
+    course/     solutions/ -> notebooks/, and the release that grading reads
+    judge/      an answer, asked through a handle -> the verdict of its check, in the notebook and in grading
+    grading/    submissions -> reports: found, put into our skeleton, run, marked, many at once, kept
+    nbgrader/   reports -> nbgrader's gradebook and Formgrader, and our grader in place of its Autograde
+    pages/      reports -> a feedback page for each student, files of grades, similar answers side by side
 
-For authors and instructors: build.py with preprocessors.py and online.py, mutants/ with selftest.py (planted answers),
-similar.py with alike.py, doctor.py, course.py (the release); commands/ are the verbs of `autograder --help`.
+doctor.py looks into all of them, commands/ has the verbs of `autograder --help`. nbgrader_config.py, labconfig/ and
+instructor/ are settings, which Jupyter looks for in this folder.
 """
 from . import _cwd as _cwd  # before anything else is imported
-from .checking import check as check
 from .exercise import EXERCISES as EXERCISES
 from .exercise import Exercise as Exercise
 from .exercise import Trial as Trial
 from .exercise import Wrong as Wrong
 from .exercise import exercise as exercise
-from .handle import Handle as Handle
-from .handle import KernelRun as KernelRun
-from .handle import close as close
-from .inside.personal import personal as personal
-from .inside.recorded import recorded as recorded
-from .inside.say import say as say
-from .progress import progress as progress
-from .result import Result as Result
+from .judge.checking import check as check
+from .judge.handle import Handle as Handle
+from .judge.handle import KernelRun as KernelRun
+from .judge.handle import close as close
+from .judge.progress import progress as progress
+from .judge.result import Result as Result
+from .sandbox.inside.personal import personal as personal
+from .sandbox.inside.recorded import recorded as recorded
+from .sandbox.inside.say import say as say

@@ -12,7 +12,6 @@ import sys
 from rich.console import Console
 
 from . import _lean as _lean
-from .batch import BatchError
 from .commands import (
     EXIT_CODES,
     FAULT,
@@ -27,10 +26,11 @@ from .commands import (
     similar,
     validate,
 )
-from .course import CourseError
-from .grade import clean
-from .report import ResultsError
-from .sandbox import SandboxError
+from .course.release import CourseError
+from .grading.batch import BatchError
+from .grading.grade import clean
+from .grading.report import ResultsError
+from .sandbox.bubblewrap import SandboxError
 
 VERBS = (
     doctor,

@@ -20,9 +20,9 @@ from packaging.utils import canonicalize_name
 
 from pallas_lite.errors import many
 
-from . import machine
-from .course import REPOSITORY, ROOT, Course
-from .sandbox import SandboxError, find_sandbox, make_stage
+from .course.release import REPOSITORY, ROOT, Course
+from .grading import machine
+from .sandbox.bubblewrap import SandboxError, find_sandbox, make_stage
 
 GOOD, NOTE, BAD, BROKEN = "good", "note", "bad", "broken"  # broken: the doctor itself failed there
 OLDEST, NEWEST = (3, 11), (3, 13)  # Pythons that the tests run on
@@ -141,7 +141,7 @@ def _nbgrader() -> Iterator[Finding]:
         return
     from jupyter_core.paths import jupyter_config_path, jupyter_path
 
-    from . import gradebook
+    from .nbgrader import gradebook
     where = gradebook.settings()
     have = importlib.metadata.version("nbgrader")
     release = Path(where.root, where.release_directory)
@@ -165,7 +165,7 @@ def _nbgrader() -> Iterator[Finding]:
 
 
 def _gradebook(url: str) -> Iterator[Finding]:
-    from . import gradebook
+    from .nbgrader import gradebook
     shown, file = gradebook.shown(url), Path(url.removeprefix("sqlite:///"))
     if url.startswith("sqlite:///") and not file.exists():
         above = next((p for p in file.parents if p.exists()), Path("/"))
@@ -188,7 +188,7 @@ def _release(course: Course) -> Iterator[Finding]:
     if not (ROOT / "solutions").is_dir():
         yield Finding("release", NOTE, "no solutions/ here to compare it with")
         return
-    from .build import BuildError, read_course, registered, release_problems
+    from .course.build import BuildError, read_course, registered, release_problems
     try:
         chapters = read_course(ROOT, registered())
     except BuildError as error:

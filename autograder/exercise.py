@@ -9,7 +9,7 @@
 
 Returning means right. `Wrong` carries what the learner sees; write the smallest cases first, since the first failing
 one is shown. A check reaches the learner's object only through its handle, because in grading that object lives in
-another process. Next: handle.py (what a check may ask), checking.py (runs a check), result.py (shows the verdict).
+another process. Next, in judge/: handle.py (what a check may ask), checking.py (runs a check), result.py (the verdict).
 """
 import hashlib
 import importlib
@@ -23,7 +23,7 @@ import numpy as np
 
 from pallas_lite import Hazard, Schedule, Timeline
 
-from .inside.personal import normalise
+from .sandbox.inside.personal import normalise
 
 
 class Wrong(Exception):

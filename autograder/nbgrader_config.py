@@ -26,14 +26,15 @@ c.CourseDirectory.solution_directory = ".nbgrader/solution"
 c.CourseDirectory.source_with_tests_directory = ".nbgrader/source_with_tests"
 c.CourseDirectory.db_url = f"sqlite:///{root / '.nbgrader' / 'gradebook.db'}"
 
-c.GenerateAssignment.preprocessors = ["autograder.preprocessors.ClearHoles" if step is ClearSolutions else step
+c.GenerateAssignment.preprocessors = ["autograder.course.preprocessors.ClearHoles" if step is ClearSolutions else step
                                       for step in GenerateAssignment.preprocessors.default()]
 # Formgrader's button and `nbgrader autograde` grade as `autograder grade` does: in the sandbox, with the same marks.
-c.Autograde.exporter_class = "autograder.autograde.Submissions"
-c.Autograde.sanitize_preprocessors = ["autograder.autograde.GradeSubmission"]
-c.Autograde.autograde_preprocessors = ["autograder.autograde.SaveMarks", AssignLatePenalties, CheckCellMetadata]
+c.Autograde.exporter_class = "autograder.nbgrader.autograde.Submissions"
+c.Autograde.sanitize_preprocessors = ["autograder.nbgrader.autograde.GradeSubmission"]
+c.Autograde.autograde_preprocessors = ["autograder.nbgrader.autograde.SaveMarks", AssignLatePenalties,
+                                       CheckCellMetadata]
 # In feedback for students nothing shows what hidden trials found.
-c.GenerateFeedback.preprocessors = [GetGrades, "autograder.autograde.StudentView", CSSHTMLHeaderPreprocessor]
+c.GenerateFeedback.preprocessors = [GetGrades, "autograder.nbgrader.autograde.StudentView", CSSHTMLHeaderPreprocessor]
 
 c.Execute.timeout = 60  # seconds a cell, for the Validate button; the first one imports jax
 

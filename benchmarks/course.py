@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from autograder.build import read_chapter, registered
+from autograder.course.build import read_chapter, registered
 
 from . import short
 

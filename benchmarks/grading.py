@@ -19,7 +19,7 @@ from pathlib import Path
 
 import nbformat
 
-from autograder.build import read_course, registered
+from autograder.course.build import read_course, registered
 
 from . import short
 
@@ -91,7 +91,7 @@ def watch(process, results: Path, began: float, found: dict) -> None:
         for descendant in descendants:
             try:
                 line = descendant.cmdline()
-                if "autograder.child" in line:
+                if "autograder.grading.child" in line:
                     family = [descendant, *descendant.children(recursive=True)]
                     worker = sum(p.memory_full_info().pss for p in family) / 2**20
                     found["worker"] = max(found["worker"], worker)

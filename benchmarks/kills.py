@@ -68,7 +68,7 @@ def kill_one(process: subprocess.Popen, chance: random.Random) -> str:
         one.kill()
     except psutil.Error:
         return ""
-    return WHAT[1] if "autograder.child" in line else WHAT[2]
+    return WHAT[1] if "autograder.grading.child" in line else WHAT[2]
 
 
 def campaign(report, count: int, kills: int, seed: int) -> None:

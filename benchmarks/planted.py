@@ -2,10 +2,10 @@
 
 `autograder selftest`, counted. Each wrong answer is tried on the notebook's check and on the hidden trials.
 """
-from autograder.course import Course
-from autograder.inside.personal import personal
-from autograder.predict import PREDICTIONS
-from autograder.selftest import planted, selftest, slips
+from autograder.course.release import Course
+from autograder.judge.predict import PREDICTIONS
+from autograder.judge.selftest import planted, selftest, slips
+from autograder.sandbox.inside.personal import personal
 
 
 def main(report) -> None:

@@ -1,4 +1,4 @@
-"""similar: how far apart are honest pairs and copies? A class is made up, and autograder.similar looks at it.
+"""similar: how far apart are honest pairs and copies? A class is made up, and autograder.pages.similar looks at it.
 
 Honest students each take, for each exercise, our solution or one of the right alternatives of autograder/mutants, and
 rewrite it in a style of their own: loops, conditions, temporary values, order of operands. Copies are then disguised:
@@ -18,9 +18,9 @@ import resource
 import textwrap
 import time
 
-from autograder.course import ROOT, Course
-from autograder.selftest import planted
-from autograder.similar import explained, imported, pairs, solutions_of
+from autograder.course.release import ROOT, Course
+from autograder.judge.selftest import planted
+from autograder.pages.similar import explained, imported, pairs, solutions_of
 
 CLASSES = ([], ["--seed", "2", "--unit", "unit2"], ["--unit", "unit3"],
            ["--students", "450", "--copies", "50", "--seed", "5", "--unit", "unit1"])

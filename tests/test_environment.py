@@ -104,7 +104,8 @@ def test_grading_needs_only_what_a_bare_install_brings(tmp_path):
     missing = [module for module, names in importlib.metadata.packages_distributions().items()
                if not {canonicalize_name(name) for name in names} & {*have, "pallas-lite", "setuptools"}]
     code = f"import sys; sys.modules.update(dict.fromkeys({missing!r}))  # importing these fails\n" \
-           "import autograder.__main__, autograder.child, autograder.inside.worker, autograder.feedback, pallas_lite"
+           "import autograder.__main__, autograder.grading.child, autograder.sandbox.inside.worker\n" \
+           "import autograder.pages.feedback, pallas_lite"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert "jupytext" in missing and done.returncode == 0, done.stderr
 

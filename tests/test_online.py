@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import online
+from autograder.course import online
 
 ROOT = Path(__file__).resolve().parent.parent
 GITHUB = "https://github.com/someone/course"

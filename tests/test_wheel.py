@@ -83,6 +83,25 @@ def test_it_grades_where_one_is(python, tmp_path):
     assert "ann" in (tmp_path / ".nbgrader" / "results" / "results.csv").read_text()
 
 
+LOOK = """
+import os, subprocess, tempfile
+import autograder
+from autograder.sandbox.bubblewrap import find_sandbox, make_stage
+ours = os.path.dirname(autograder.__file__)
+with tempfile.TemporaryDirectory() as folder:
+    os.chmod(folder, 0o755)
+    command = find_sandbox(make_stage(f"{folder}/course")).command()
+    code = f"import os; print(os.listdir({ours!r}), 'pallas_lite' in os.listdir({os.path.dirname(ours)!r}))"
+    subprocess.run([*command[:command.index("-m")], "-c", code], check=True)
+"""
+
+
+def test_student_code_sees_nothing_of_the_grader_that_lies_among_the_packages(python, tmp_path):
+    require(shutil.which("bwrap"), "bubblewrap")
+    done = run(python, tmp_path, "-c", LOOK)
+    assert done.stdout == "[] True\n", done.stdout + done.stderr
+
+
 def test_build_says_that_it_needs_the_repository(python, tmp_path):
     done = run(python, tmp_path, "-m", "autograder", "build", "--check")
     assert done.returncode == 1 and "run this in the course's repository" in done.stdout + done.stderr

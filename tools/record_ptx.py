@@ -1,4 +1,4 @@
-"""Writes autograder/inside/recorded.txt: what the CUDA compiler makes of some kernels, for learners who have none.
+"""Writes autograder/sandbox/inside/recorded.txt: what the CUDA compiler makes of kernels, for learners who have none.
 
 Needs the [gpu] extra. Of each program's PTX only the lines are kept that copy, wait, load, multiply or branch, cut at
 100 letters.
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from benchmarks._gpu_kernels import add, matmul, shape
 from pallas_lite.lowering import cuda
 
-TARGET = Path(__file__).parents[1] / "autograder" / "inside" / "recorded.txt"
+TARGET = Path(__file__).parents[1] / "autograder" / "sandbox" / "inside" / "recorded.txt"
 KEPT = re.compile(r"\.reqntid|cp\.async|mbarrier|wgmma\.(mma|wait)|ld\.global|^\$L__BB|\bbra\b")
 
 

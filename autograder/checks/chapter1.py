@@ -10,8 +10,8 @@ import numpy as np
 from pallas_lite.hardware import H100, TPU_V5E
 
 from ..exercise import Trial, Wrong, exercise
-from ..handle import Handle, close, number
-from ..predict import Asked, predict
+from ..judge.handle import Handle, close, number
+from ..judge.predict import Asked, predict
 from .kernels import insist_values, random_array, run, the_call
 
 

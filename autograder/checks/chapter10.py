@@ -5,9 +5,9 @@ import re
 import numpy as np
 
 from ..exercise import Trial, Wrong, exercise
-from ..handle import Handle, kind_of, number
-from ..inside.recorded import recorded
-from ..predict import Asked, predict
+from ..judge.handle import Handle, kind_of, number
+from ..judge.predict import Asked, predict
+from ..sandbox.inside.recorded import recorded
 from .kernels import block_name, how_cut, insist_blocks, insist_values, random_array, run, schedule_of, sizes, the_call
 
 AXES = {"scale": ("parallel", "parallel"), "column_sums": ("parallel", "arbitrary"), "running_sum": ("arbitrary",),

@@ -9,9 +9,9 @@ import numpy as np
 import pallas_lite as pl
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
-from ..handle import Handle, KernelCall, kind_of, number, same_array
-from ..inside.personal import personal
-from ..predict import Asked, predict
+from ..judge.handle import Handle, KernelCall, kind_of, number, same_array
+from ..judge.predict import Asked, predict
+from ..sandbox.inside.personal import personal
 from .attention import KIB, attend, causal_slips, cost, typical_slips
 from .kernels import by, how_cut, insist_called, insist_made_by, run, schedule_of, sizes
 

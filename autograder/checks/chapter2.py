@@ -13,9 +13,9 @@ from pallas_lite.hardware import TOY
 from pallas_lite.specs import Operand
 
 from ..exercise import Trial, Wrong, exercise
-from ..handle import Handle, close, kind_of, number
-from ..inside.personal import personal
-from ..predict import Asked, predict
+from ..judge.handle import Handle, close, kind_of, number
+from ..judge.predict import Asked, predict
+from ..sandbox.inside.personal import personal
 from .naming import insist_names
 
 ENGINES = ("copy_in", "compute", "copy_out")

@@ -15,7 +15,7 @@ import pallas_lite as pl
 from pallas_lite.hardware import TOY, Machine
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
-from ..handle import Handle, close, same_array
+from ..judge.handle import Handle, close, same_array
 from .kernels import contract
 from .naming import insist_names
 

@@ -12,8 +12,8 @@ import numpy as np
 from pallas_lite import cdiv
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
-from ..handle import Handle, KernelCall, KernelRun
-from ..predict import Asked, predict
+from ..judge.handle import Handle, KernelCall, KernelRun
+from ..judge.predict import Asked, predict
 from .kernels import how_cut, insist_made_by, insist_values, random_array, run, schedule_of, sizes, the_call
 
 

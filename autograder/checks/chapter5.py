@@ -12,9 +12,9 @@ import pallas_lite as pl
 from pallas_lite.hardware import TPU_V5E
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
-from ..handle import Handle, kind_of, same_array
-from ..inside.personal import personal
-from ..predict import Asked, predict
+from ..judge.handle import Handle, kind_of, same_array
+from ..judge.predict import Asked, predict
+from ..sandbox.inside.personal import personal
 from .kernels import how_cut, insist_blocks, insist_values, random_array, run, schedule_of, sizes, the_call
 
 

@@ -10,8 +10,8 @@ from pallas_lite.specs import Operand
 from pallas_lite.verify import RACES, verify
 
 from ..exercise import Trial, Wrong, exercise
-from ..handle import Handle, kind_of
-from ..predict import Asked, predict
+from ..judge.handle import Handle, kind_of
+from ..judge.predict import Asked, predict
 from .kernels import how_cut, insist_blocks, insist_values, random_array, run, the_call
 from .naming import insist_names
 

@@ -12,8 +12,8 @@ import pallas_lite as pl
 from pallas_lite.hardware import TOY, TPU_V5E, Machine
 
 from ..exercise import Trial, Wrong, exercise
-from ..handle import Handle, kind_of, number
-from ..predict import Asked, predict
+from ..judge.handle import Handle, kind_of, number
+from ..judge.predict import Asked, predict
 from .chapter3 import FAR, contract_time, judge_loop, sizes
 
 US, MIB = 1e-6, 2**20

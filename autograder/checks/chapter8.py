@@ -15,8 +15,8 @@ from pallas_lite import tpu as pltpu
 from pallas_lite.hardware import TPU_V5E
 
 from ..exercise import Trial, Wrong, exercise
-from ..handle import Handle, KernelCall, kind_of, number
-from ..predict import Asked, predict
+from ..judge.handle import Handle, KernelCall, kind_of, number
+from ..judge.predict import Asked, predict
 from .kernels import how_cut, insist_blocks, insist_values, random_array, run, schedule_of, sizes, the_call
 
 US, MIB, BF16 = 1e-6, 2**20, np.dtype(ml_dtypes.bfloat16)

@@ -14,8 +14,8 @@ from pallas_lite.lowering.tiles import tiled_bytes
 from pallas_lite.schedule import OperandInfo
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
-from ..handle import Handle, same_array
-from ..predict import Asked, predict
+from ..judge.handle import Handle, same_array
+from ..judge.predict import Asked, predict
 from .kernels import contract, insist_values, operands_of, own_copies, random_array, run, sizes, the_call
 from .naming import insist_names
 

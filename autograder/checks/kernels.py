@@ -19,7 +19,7 @@ from pallas_lite.engines.record import record
 from pallas_lite.specs import Operand
 
 from ..exercise import AnswerFailed, Trial, Wrong
-from ..handle import Handle, KernelCall, KernelOperand, KernelRun, same_array
+from ..judge.handle import Handle, KernelCall, KernelOperand, KernelRun, same_array
 
 DRAWN = 64  # steps: a longer schedule is not shown with a failure
 SAID = ("returns a value", "is a ref, not a value", "that only a running step")  # slips in a kernel; specs are no part

@@ -2,7 +2,7 @@
 from collections.abc import Sequence
 
 from ..exercise import Wrong
-from ..handle import Handle, kind_of
+from ..judge.handle import Handle, kind_of
 
 
 def insist_names(answer: Handle, right: dict[str, str], about: dict[str, str], what: str,

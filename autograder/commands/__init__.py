@@ -11,10 +11,10 @@ from rich.console import Console
 
 from pallas_lite.errors import many as many
 
-from ..course import ROOT, Course
-from ..grade import Report
-from ..report import ResultsError, read, twice
-from ..sandbox import Sandbox, find_sandbox, make_stage
+from ..course.release import ROOT, Course
+from ..grading.grade import Report
+from ..grading.report import ResultsError, read, twice
+from ..sandbox.bubblewrap import Sandbox, find_sandbox, make_stage
 
 OK, FAIL, UNREADABLE, FAULT = range(4)
 EXIT_CODES = """exit codes:

@@ -1,4 +1,4 @@
-"""autograder build: solutions/ -> notebooks/. The work is in ../build.py."""
+"""autograder build: solutions/ -> notebooks/. The work is in ../course/build.py."""
 import sys
 from pathlib import Path
 
@@ -18,7 +18,12 @@ def add(commands) -> None:
 
 def run(options, console, errors) -> int:
     """0: built, or up to date; 1: an error, or (with --check) out of date."""
-    from ..build import BuildError, build, find_root, outdated  # needs jupytext and nbgrader, which grading does not
+    from ..course.build import (  # needs jupytext and nbgrader, which grading does not
+        BuildError,
+        build,
+        find_root,
+        outdated,
+    )
     try:
         root = options.root or find_root()
         if options.check:

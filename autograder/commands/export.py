@@ -1,7 +1,7 @@
-"""autograder export: results -> grades for a spreadsheet or a learning platform. The work is in ../export.py."""
+"""autograder export: results -> grades for a spreadsheet or a learning platform. The work is in ../pages/export.py."""
 from pathlib import Path
 
-from ..report import write_atomic
+from ..grading.report import write_atomic
 from . import OK, UNREADABLE, command, course_of, many, release_options, results_of, results_option, writing
 
 NAMES = ("csv", "canvas", "gradescope", "nbgrader")
@@ -29,7 +29,7 @@ def add(commands) -> None:
 
 
 def run(options, console, errors) -> int:
-    from ..export import FORMATS, RosterError, partial, read_roster, summed
+    from ..pages.export import FORMATS, RosterError, partial, read_roster, summed
     course = course_of(options)
     reports = results_of(options, errors)
     try:

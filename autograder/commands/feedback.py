@@ -1,7 +1,7 @@
-"""autograder feedback: results -> a page for each student. The work is in ../feedback.py."""
+"""autograder feedback: results -> a page for each student. The work is in ../pages/feedback.py."""
 from pathlib import Path
 
-from ..course import ROOT
+from ..course.release import ROOT
 from . import OK, RESULTS, command, course_of, many, release_options, results_of, results_option, writing
 
 FEEDBACK = ROOT / ".nbgrader" / "feedback"
@@ -27,7 +27,7 @@ def add(commands) -> None:
 
 
 def run(options, console, errors) -> int:
-    from ..feedback import older, write_pages
+    from ..pages.feedback import older, write_pages
     course = course_of(options)
     submitted = options.submitted if options.by_notebook else None
     out = options.out or _folder(options.results)

@@ -1,4 +1,4 @@
-"""autograder grade: submissions -> marks, as files and as a table. The work is in ../batch.py and ../grade.py."""
+"""autograder grade: submissions -> marks, as files and as a table. The work is in ../grading/."""
 import argparse
 import contextlib
 import time
@@ -7,13 +7,13 @@ from pathlib import Path
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..batch import Here, Order, grade_all
-from ..grade import Report, clean
-from ..inside.personal import normalise
-from ..machine import most_jobs
-from ..report import LEGEND, slim, table, twice, write
-from ..store import Store
-from ..submissions import find, pack
+from ..grading.batch import Here, Order, grade_all
+from ..grading.grade import Report, clean
+from ..grading.machine import most_jobs
+from ..grading.report import LEGEND, slim, table, twice, write
+from ..grading.store import Store
+from ..grading.submissions import find, pack
+from ..sandbox.inside.personal import normalise
 from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, refuse_missing
 
 RESUMED = ("timeout", "release", "checks")  # options that --resume takes from the last run, beside its paths
@@ -119,7 +119,7 @@ def _pool(options, order: Order, most: int, errors):
     if options.unsafe_no_sandbox:
         errors.print("autograder: WITHOUT A SANDBOX, student code runs with all your rights.", style="bold")
     if options.scheduler:
-        from ..cluster import Cluster
+        from ..grading.cluster import Cluster
         return Cluster(order, options.scheduler)
     return Here(order, min(options.jobs or max(1, most_jobs()), most))
 

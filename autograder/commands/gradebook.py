@@ -1,12 +1,12 @@
-"""autograder gradebook: results -> nbgrader's gradebook. The work is in ../gradebook.py and ../shown.py."""
+"""autograder gradebook: results -> nbgrader's gradebook. The work is in ../nbgrader/."""
 from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
 
-from ..course import Course
-from ..grade import Report
-from ..submissions import Submission, find
+from ..course.release import Course
+from ..grading.grade import Report
+from ..grading.submissions import Submission, find
 from . import FAULT, OK, command, course_of, many, release_options, results_of, results_option
 
 ADDRESSES = "sqlite:////path/gradebook.db or postgresql+psycopg://user:password@host/name"
@@ -30,7 +30,7 @@ def option(p, default: str) -> None:
 
 
 def run(options, console, errors) -> int:
-    from .. import gradebook  # needs nbgrader, which grading does not
+    from ..nbgrader import gradebook  # needs nbgrader, which grading does not
     course = course_of(options)
     reports, where = results_of(options, errors), gradebook.settings()
     submitted = Path(where.root, where.submitted_directory)
@@ -46,7 +46,7 @@ def after_grading(options, reports: Iterable[Report], submissions: list[Submissi
     where = None
     if not options.gradebook:
         try:
-            from .. import gradebook
+            from ..nbgrader import gradebook
         except ImportError:  # no nbgrader here: a worker's machine, say
             return OK
         where = gradebook.settings()
@@ -54,14 +54,14 @@ def after_grading(options, reports: Iterable[Report], submissions: list[Submissi
         if not submissions or not all(Path(p).resolve().is_relative_to(submitted)
                                       for s in submissions for p in s.paths):
             return OK
-    from .. import gradebook
+    from ..nbgrader import gradebook
     where = where or gradebook.settings()
     return _write(options.gradebook or where.db_url, reports, submissions, course, errors, where, options.out)
 
 
 def _write(url: str, reports: Iterable[Report], submissions: list[Submission], course: Course, errors: Console, where,
            results: Path) -> int:
-    from .. import gradebook
+    from ..nbgrader import gradebook
     folders = {Path(p).parent for s in submissions for p in s.paths}
     try:
         written = gradebook.write(reports, url, course, gradebook.times_of(folders), where.config)
@@ -80,7 +80,7 @@ def _write(url: str, reports: Iterable[Report], submissions: list[Submission], c
 
 def _show(reports: Iterable[Report], submissions: list[Submission], course: Course, errors: Console, where) -> int:
     """The notebooks beside the marks, for submissions of which there are both."""
-    from .. import shown
+    from ..nbgrader import shown
     submitted, code = Path(where.root, where.submitted_directory).resolve(), OK
     handed_in = {(s.student, s.digest): s for s in submissions}
     for report in reports:

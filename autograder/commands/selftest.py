@@ -1,6 +1,6 @@
-"""autograder selftest: are the checks themselves right? The work is in ../selftest.py."""
-from ..course import Course
-from ..selftest import selftest
+"""autograder selftest: are the checks themselves right? The work is in ../judge/selftest.py."""
+from ..course.release import Course
+from ..judge.selftest import selftest
 from . import FAIL, OK, checks_option, command
 
 

@@ -1,9 +1,9 @@
-"""autograder similar: submissions -> pairs that share more than the task explains. The work is in ../similar.py."""
+"""autograder similar: submissions -> pairs that share more than the task has. The work is in ../pages/similar.py."""
 from pathlib import Path
 
-from ..course import ROOT
-from ..report import write_atomic
-from ..submissions import find
+from ..course.release import ROOT
+from ..grading.report import write_atomic
+from ..grading.submissions import find
 from . import OK, RESULTS, UNREADABLE, command, course_of, refuse_missing, release_options, writing
 
 
@@ -26,7 +26,7 @@ def add(commands) -> None:
 
 
 def run(options, console, errors) -> int:
-    from .. import alike, similar
+    from ..pages import alike, similar
     refuse_missing(options)
     course = course_of(options)
     answers, problems = similar.answers_of(find(options.paths, course), course)

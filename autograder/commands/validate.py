@@ -1,9 +1,9 @@
 """autograder validate: what the visible checks of one notebook say, run as grading runs them."""
 from pathlib import Path
 
-from ..grade import Grader
-from ..report import print_lines
-from ..submissions import Submission
+from ..grading.grade import Grader
+from ..grading.report import print_lines
+from ..grading.submissions import Submission
 from . import FAIL, OK, command, course_of, exit_code, grading_options, sandbox_of
 
 

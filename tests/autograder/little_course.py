@@ -10,9 +10,9 @@ from nbformat import v4
 
 import pallas_lite as pl
 from autograder.checks.kernels import insist_made_by
-from autograder.course import Course
+from autograder.course.release import Course
 from autograder.exercise import Wrong, exercise
-from autograder.handle import close, same_array
+from autograder.judge.handle import close, same_array
 
 UNIT, NAME = "unit9", "90_little"
 

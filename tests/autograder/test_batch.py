@@ -16,17 +16,17 @@ import psutil
 import pytest
 from rich.console import Console
 
-from autograder import machine
 from autograder.__main__ import main
-from autograder.batch import Order, grade_all, remove_abandoned
-from autograder.child import ChildDied, grade_parcel
 from autograder.commands import grade as grading
-from autograder.course import Course, CourseError
-from autograder.grade import ANOTHER, Grader, Mark, Report
-from autograder.report import ResultsError, read, write
-from autograder.sandbox import Sandbox
-from autograder.store import Store
-from autograder.submissions import Parcel, Submission, pack
+from autograder.course.release import Course, CourseError
+from autograder.grading import machine
+from autograder.grading.batch import Order, grade_all, remove_abandoned
+from autograder.grading.child import ChildDied, grade_parcel
+from autograder.grading.grade import ANOTHER, Grader, Mark, Report
+from autograder.grading.report import ResultsError, read, write
+from autograder.grading.store import Store
+from autograder.grading.submissions import Parcel, Submission, pack
+from autograder.sandbox.bubblewrap import Sandbox
 
 from . import little_course as little
 from .test_grading import ROOT, options, run  # noqa: F401  (options is a fixture)
@@ -163,12 +163,12 @@ def test_a_job_for_each_core_as_far_as_memory_goes(monkeypatch):
 
 def test_a_grading_process_does_not_make_the_grammar_of_web_addresses():
     """jsonschema would, which nbformat loads: a second and more in each process."""
-    code = "import autograder.child, sys; assert 'nbformat' in sys.modules and 'lark' not in sys.modules"
+    code = "import autograder.grading.child, sys; assert 'nbformat' in sys.modules and 'lark' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_child_that_dies_twice_is_a_fault_and_once_is_nothing(monkeypatch):
-    from autograder import batch
+    from autograder.grading import batch
 
     class Bench:
         left = 2
@@ -237,7 +237,7 @@ VERBS = (("export", "--out"), ("feedback", "--out"), ("gradebook", "--gradebook"
 @pytest.fixture
 def ask(tmp_path, options, capsys, monkeypatch):  # noqa: F811
     """Each verb that reads results -> what it says beside, and its exit code."""
-    from autograder import gradebook
+    from autograder.nbgrader import gradebook
     monkeypatch.setattr(gradebook, "write", lambda *_: gradebook.Written())
 
     def asked(verbs=VERBS):
@@ -358,7 +358,7 @@ def kill_one_child(out, known):
         if len(list((out / "submissions").glob("*.json"))) > known:
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
-                    if "autograder.child" in process.cmdline():
+                    if "autograder.grading.child" in process.cmdline():
                         process.kill()
                         return
         time.sleep(0.05)
@@ -366,7 +366,7 @@ def kill_one_child(out, known):
 
 @pytest.mark.parametrize("deaths, runs, points", [(0, 1, 10), (1, 2, 10), (9, 2, 0)])
 def test_a_sandbox_killed_from_outside_costs_no_mark_and_one_killed_by_its_code_does(monkeypatch, deaths, runs, points):
-    from autograder import grade
+    from autograder.grading import grade
     began = []
 
     def run_it(self, submission, report, workers):

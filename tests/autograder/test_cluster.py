@@ -16,7 +16,7 @@ import time
 import nbformat
 import pytest
 
-from autograder.report import read
+from autograder.grading.report import read
 
 from . import little_course as little
 from .test_grading import ROOT, run

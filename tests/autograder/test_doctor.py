@@ -9,7 +9,7 @@ import pytest
 
 from autograder import doctor
 from autograder.__main__ import main
-from autograder.course import ROOT, Course
+from autograder.course.release import ROOT, Course
 
 from . import little_course as little
 

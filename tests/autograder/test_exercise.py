@@ -6,9 +6,10 @@ import warnings
 import pytest
 
 import pallas_lite as pl
-from autograder import Trial, check, checking
+from autograder import Trial, check
 from autograder.exercise import EXERCISES, exercise, load
-from autograder.result import Result
+from autograder.judge import checking
+from autograder.judge.result import Result
 
 from . import little_course as little
 

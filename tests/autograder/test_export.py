@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from autograder.__main__ import main
-from autograder.course import Notebook
-from autograder.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, partial, read_roster, summed
-from autograder.grade import Mark, Report
-from autograder.report import cell, write
+from autograder.course.release import Notebook
+from autograder.grading.grade import Mark, Report
+from autograder.grading.report import cell, write
+from autograder.pages.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, partial, read_roster, summed
 
 from . import little_course as little
 
@@ -101,8 +101,8 @@ def test_a_cell_is_one_line_and_no_formula(text):
 def test_nbgraders_own_export_says_the_same(course, tmp_path):
     from nbgrader.plugins import CsvExportPlugin
 
-    from autograder.gradebook import opened
-    from autograder.gradebook import write as enter
+    from autograder.nbgrader.gradebook import opened
+    from autograder.nbgrader.gradebook import write as enter
     known = [r for r in reports() if r.status == "graded" and r.student == "ada"]
     known += [Report("bea", ["b"], "1", marks=reports()[1].marks)]
     url = f"sqlite:///{tmp_path / 'gradebook.db'}"
@@ -165,7 +165,7 @@ def test_other_results_are_exported_into_their_own_folder(course, tmp_path, monk
     write(reports(), tmp_path / "trial")
     assert main(["export", "--format", "canvas", *given]) == 0
     assert "handed in" not in capsys.readouterr().err
-    monkeypatch.setattr("autograder.export.partial", lambda reports, course: ["ada: only first"])
+    monkeypatch.setattr("autograder.pages.export.partial", lambda reports, course: ["ada: only first"])
     assert main(["export", "--format", "canvas", *given]) == 0
     assert "! ada: only first" in capsys.readouterr().err
     assert (tmp_path / "trial" / "export" / "canvas.csv").is_file()

@@ -6,16 +6,16 @@ import nbformat
 import pytest
 
 import pallas_lite as pl
-from autograder import predict
 from autograder.__main__ import main
-from autograder.checking import judge
 from autograder.exercise import EXERCISES, Trial, Wrong
-from autograder.feedback import folder_name, page, said, write_pages
-from autograder.grade import Mark, Report
-from autograder.handle import LocalHandle
-from autograder.predict import Asked
-from autograder.report import write
-from autograder.result import draw
+from autograder.grading.grade import Mark, Report
+from autograder.grading.report import write
+from autograder.judge import predict
+from autograder.judge.checking import judge
+from autograder.judge.handle import LocalHandle
+from autograder.judge.predict import Asked
+from autograder.judge.result import draw
+from autograder.pages.feedback import folder_name, page, said, write_pages
 
 from . import little_course as little
 

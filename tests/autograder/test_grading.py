@@ -16,9 +16,9 @@ import nbformat
 import pytest
 
 from autograder.__main__ import VERBS, main
-from autograder.batch import BatchError
-from autograder.cluster import Cluster
-from autograder.report import LEGEND, SIGNS
+from autograder.grading.batch import BatchError
+from autograder.grading.cluster import Cluster
+from autograder.grading.report import LEGEND, SIGNS
 
 from . import little_course as little
 
@@ -291,8 +291,8 @@ def test_nothing_survives_a_batch(graded):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has both ways to lock code in")
 def test_both_kinds_of_sandbox_start(tmp_path):
-    from autograder.remote import Clock, Worker
-    from autograder.sandbox import Sandbox, make_stage
+    from autograder.sandbox.bubblewrap import Sandbox, make_stage
+    from autograder.sandbox.remote import Clock, Worker
     stage = make_stage(tmp_path / "stage")
     for parent in (tmp_path, *list(tmp_path.parents)[:2]):
         parent.chmod(0o755)

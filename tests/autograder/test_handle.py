@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import pallas_lite as pl
 from autograder.exercise import AnswerFailed, NotDone, Wrong
-from autograder.handle import Handle, LocalHandle, close, same_array
-from autograder.inside import wire
+from autograder.judge.handle import Handle, LocalHandle, close, same_array
+from autograder.sandbox.inside import wire
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-2**62, 2**62) | st.floats(allow_nan=False) | st.text(max_size=20),

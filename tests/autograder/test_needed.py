@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from autograder.needed import needed
+from autograder.grading.needed import needed
 
 
 def kept(ours, theirs):

@@ -7,15 +7,15 @@ import pytest
 
 from autograder import check, personal
 from autograder.exercise import EXERCISES
-from autograder.predict import PREDICTIONS, Asked, collisions, predict
-from autograder.sandbox import make_stage
-from autograder.selftest import prediction_problems
+from autograder.judge.predict import PREDICTIONS, Asked, collisions, predict
+from autograder.judge.selftest import prediction_problems
+from autograder.sandbox.bubblewrap import make_stage
 
 
 @pytest.fixture
 def number(monkeypatch):
     """An exercise 86.1 for one test: two blocks of some bytes each, and the machine's word for it."""
-    draws = ModuleType("autograder.inside.draws.chapter86")
+    draws = ModuleType("autograder.sandbox.inside.draws.chapter86")
     draws.DRAWS = {"86.1": lambda rng: {"size": rng.randrange(10, 1000)}, "86.2": lambda rng: {"size": rng.random()}}
     monkeypatch.setitem(sys.modules, draws.__name__, draws)
     yield "86.1"

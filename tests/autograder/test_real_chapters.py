@@ -21,7 +21,7 @@ SOME = {"03_double_buffer", "05_pallas_call"}
 
 
 def test_solutions_earn_everything_half_of_them_half_the_release_nothing_and_harm_costs_only_itself(tmp_path):
-    from autograder.build import read_course, registered
+    from autograder.course.build import read_course, registered
     for chapter in read_course(ROOT, registered()):
         path = ROOT / "notebooks" / chapter.file
         answers = {c.id: c.source for c in chapter.notebook.cells if c.metadata.get("nbgrader", {}).get("solution")}

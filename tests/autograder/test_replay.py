@@ -9,9 +9,9 @@ import pytest
 import pallas_lite as pl
 from autograder.checks.kernels import insist_made_by
 from autograder.exercise import Wrong
-from autograder.handle import KernelCall, LocalHandle
-from autograder.inside import wire
-from autograder.replay import replay
+from autograder.judge.handle import KernelCall, LocalHandle
+from autograder.judge.replay import replay
+from autograder.sandbox.inside import wire
 from pallas_lite import tpu as pltpu
 
 X = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)

@@ -5,8 +5,8 @@ import nbformat
 
 from autograder.__main__ import main
 from autograder.commands import grade as grading
-from autograder.grade import Report
-from autograder.submissions import pack
+from autograder.grading.grade import Report
+from autograder.grading.submissions import pack
 
 from . import little_course as little
 from .test_grading import options  # noqa: F401  (a fixture)

@@ -2,9 +2,9 @@
 import pytest
 
 from autograder.exercise import load
-from autograder.grade import Mark, Report
-from autograder.inside import wire
-from autograder.report import MOST_ROWS, table, twice
+from autograder.grading.grade import Mark, Report
+from autograder.grading.report import MOST_ROWS, table, twice
+from autograder.sandbox.inside import wire
 
 
 @pytest.mark.parametrize("data", [10**400, {"t": [1, -(2**63)]}, [[2**63]], {"d": [["k", 10**30]]}])

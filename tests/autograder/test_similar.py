@@ -5,8 +5,8 @@ import nbformat
 import pytest
 
 from autograder.__main__ import main
-from autograder.alike import NONE, page
-from autograder.similar import ALL, limit, pairs, tokens
+from autograder.pages.alike import NONE, page
+from autograder.pages.similar import ALL, limit, pairs, tokens
 
 from . import little_course as little
 

@@ -4,11 +4,12 @@ import subprocess
 
 import pytest
 
-from autograder import gradebook, transplant
-from autograder.feedback import write_pages
-from autograder.grade import Mark, Report
-from autograder.submissions import find, notebooks_below, pack
-from autograder.transplant import Unreadable, load
+from autograder.grading import transplant
+from autograder.grading.grade import Mark, Report
+from autograder.grading.submissions import find, notebooks_below, pack
+from autograder.grading.transplant import Unreadable, load
+from autograder.nbgrader import gradebook
+from autograder.pages.feedback import write_pages
 
 from . import little_course as little
 
@@ -137,7 +138,7 @@ def test_what_is_read_is_what_was_opened(tmp_path, monkeypatch):
 
 
 def test_all_files_of_one_student_together_have_a_limit(tmp_path, course, monkeypatch):
-    monkeypatch.setattr("autograder.submissions.MOST_BYTES", 3)
+    monkeypatch.setattr("autograder.grading.submissions.MOST_BYTES", 3)
     for name in "abc":
         (tmp_path / "ada").mkdir(exist_ok=True)
         (tmp_path / "ada" / f"{name}.ipynb").write_text("{}")

@@ -7,14 +7,14 @@ import json
 import nbformat
 import pytest
 
-from autograder.course import Course, CourseError
-from autograder.grade import Grader, Mark, Report, clean
-from autograder.online import install_cell
-from autograder.report import ResultsError, note, read, write
-from autograder.sandbox import Sandbox
-from autograder.shown import show
-from autograder.submissions import Submission, find
-from autograder.transplant import Unreadable, collect, read_notebook, recognise, transplant
+from autograder.course.online import install_cell
+from autograder.course.release import Course, CourseError
+from autograder.grading.grade import Grader, Mark, Report, clean
+from autograder.grading.report import ResultsError, note, read, write
+from autograder.grading.submissions import Submission, find
+from autograder.grading.transplant import Unreadable, collect, read_notebook, recognise, transplant
+from autograder.nbgrader.shown import show
+from autograder.sandbox.bubblewrap import Sandbox
 
 from . import little_course as little
 
@@ -282,6 +282,6 @@ def test_control_characters_of_a_student_reach_no_terminal():
 
 
 def test_a_bug_in_the_grader_is_a_fault_and_no_mark(course, save, monkeypatch):
-    monkeypatch.setattr("autograder.transplant.read_notebook", lambda path: 1 / 0)
+    monkeypatch.setattr("autograder.grading.transplant.read_notebook", lambda path: 1 / 0)
     report = Grader(course, Sandbox("", "none")).grade(Submission("ann", (str(save("x", "a.ipynb")),)))
     assert report.status == "fault" and report.points is None and "ZeroDivisionError" in report.warnings[0]

@@ -4,14 +4,14 @@ import csv
 import nbformat
 import pytest
 
-from autograder import gradebook, shown
-from autograder.course import Course
-from autograder.export import FORMATS, Roster
-from autograder.feedback import page
-from autograder.grade import Grader, Mark, Report
-from autograder.report import note, read
-from autograder.sandbox import Sandbox
-from autograder.submissions import Submission, find
+from autograder.course.release import Course
+from autograder.grading.grade import Grader, Mark, Report
+from autograder.grading.report import note, read
+from autograder.grading.submissions import Submission, find
+from autograder.nbgrader import gradebook, shown
+from autograder.pages.export import FORMATS, Roster
+from autograder.pages.feedback import page
+from autograder.sandbox.bubblewrap import Sandbox
 
 from ..hostile.chapters import as_chapter, number_in
 from . import little_course as little
@@ -50,7 +50,7 @@ def grade(release, tmp_path, monkeypatch):
     """A submission's report, with full marks for each notebook that is read."""
     def full(self):
         return {s.test.number: Mark(s.test.points, s.test.points, "right") for s in self.steps if s.test}
-    monkeypatch.setattr("autograder.grade._Run.marks", full)
+    monkeypatch.setattr("autograder.grading.grade._Run.marks", full)
 
     def grade(**files):
         put(tmp_path / "submitted" / "ann", **files)
@@ -93,7 +93,7 @@ def test_without_any_that_can_be_read_nothing_is_known(grade):
 
 
 def test_what_the_disk_does_not_give_is_unreadable_too(release, tmp_path, monkeypatch):
-    monkeypatch.setattr("autograder.grade._Run.marks", lambda self: {})
+    monkeypatch.setattr("autograder.grading.grade._Run.marks", lambda self: {})
     submission = Submission("ann", (str(put(tmp_path, **{NAMES[0]: of(90)}) / f"{NAMES[0]}.ipynb"),), whole=True,
                             lost=((f"{NAMES[2]}.ipynb", "larger than 50 MiB"),))
     report = Grader(Course(str(release), (CHECKS,)), Sandbox("", "none")).grade(submission)

@@ -27,7 +27,7 @@ def chapter(request, chromium, tmp_path):
     if (ROOT / "notebooks" / CHAPTER).exists():
         shutil.copytree(ROOT / "notebooks", work)
     else:
-        from autograder.build import build
+        from autograder.course.build import build
         build(ROOT, out=work)
     shots = Path(os.environ.get("SCREENSHOTS") or tmp_path / "shots") / request.param.lower()
     shots.mkdir(parents=True, exist_ok=True)

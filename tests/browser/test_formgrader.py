@@ -11,7 +11,7 @@ from nbgrader.api import Gradebook  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
-from autograder.shown import KERNEL  # noqa: E402
+from autograder.nbgrader.shown import KERNEL  # noqa: E402
 from tests.autograder import little_course as little  # noqa: E402
 from tests.course.instructor import RIGHT, Instructor, put  # noqa: E402
 

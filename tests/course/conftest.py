@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.build import build
+from autograder.course.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
 POINTS = {"2.1": SimpleNamespace(points=1), "2.2": SimpleNamespace(points=2)}

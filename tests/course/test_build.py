@@ -5,8 +5,8 @@ from nbgrader.api import Gradebook
 from traitlets.config.loader import PyFileConfigLoader
 
 from autograder.__main__ import main
-from autograder.build import BuildError, outdated
-from autograder.preprocessors import HoleError, punch
+from autograder.course.build import BuildError, outdated
+from autograder.course.preprocessors import HoleError, punch
 
 from .conftest import CHAPTER, POINTS, ROOT
 

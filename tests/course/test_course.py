@@ -5,7 +5,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from autograder.build import read_chapter, registered
+from autograder.course.build import read_chapter, registered
 
 from .conftest import ROOT
 

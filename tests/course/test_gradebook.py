@@ -8,12 +8,13 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder import course as courses
-from autograder import gradebook, report, shown
 from autograder.__main__ import main
-from autograder.autograde import StudentView
-from autograder.course import Course
-from autograder.grade import Mark, Report
+from autograder.course import release as courses
+from autograder.course.release import Course
+from autograder.grading import report
+from autograder.grading.grade import Mark, Report
+from autograder.nbgrader import gradebook, shown
+from autograder.nbgrader.autograde import StudentView
 from tests.autograder import little_course as little
 
 from ..hostile.chapters import as_chapter

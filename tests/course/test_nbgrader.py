@@ -3,7 +3,7 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.build import build, registered
+from autograder.course.build import build, registered
 
 from .conftest import ROOT, Course, nbgrader
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from autograder.exercise import EXERCISES, Trial, load
-from autograder.handle import LocalHandle
-from autograder.inside.personal import personal
-from autograder.predict import PREDICTIONS, slips
-from autograder.selftest import planted
+from autograder.judge.handle import LocalHandle
+from autograder.judge.predict import PREDICTIONS, slips
+from autograder.judge.selftest import planted
+from autograder.sandbox.inside.personal import personal
 
 from .test_course import SOURCES, every_chapter, released
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder import gradebook
 from autograder.__main__ import main
-from autograder.course import Course
-from autograder.grade import Mark, Report
-from autograder.report import write
+from autograder.course.release import Course
+from autograder.grading.grade import Mark, Report
+from autograder.grading.report import write
+from autograder.nbgrader import gradebook
 from tests.autograder import little_course as little
 from tests.conftest import require
 

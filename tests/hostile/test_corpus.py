@@ -15,7 +15,7 @@ from .corpus import ROOT, Case, hand_in, placed, save
 
 pytestmark = pytest.mark.classroom
 FULL = accidents.FULL
-USERS = range(61_000, 65_000)  # whom sandboxes run as (sandbox.py)
+USERS = range(61_000, 65_000)  # whom sandboxes run as (bubblewrap.py)
 ANSWERS = [(little.RIGHT, FULL), ({n: little.RIGHT[n] for n in ("90.1", "90.3")}, FULL | {"90.2": 0, "90.4": 0})]
 HONEST = [Case(f"honest_{i}", "honest", save(little.notebook(answers)), marks, alone=i == 0)
           for i, (answers, marks) in enumerate(ANSWERS)]  # one by itself, one among what the others hand in

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from autograder.remote import Clock, Worker, WorkerDied, memory_of
-from autograder.sandbox import Limits, Sandbox, make_stage
+from autograder.sandbox.bubblewrap import Limits, Sandbox, make_stage
+from autograder.sandbox.remote import Clock, Worker, WorkerDied, memory_of
 
 pytestmark = pytest.mark.classroom
 HOARD = """import os, time

@@ -10,8 +10,8 @@ import pytest
 import pallas_lite as pl
 from autograder import check, personal, recorded
 from autograder.checks.chapter10 import AXES, in_loop
+from autograder.judge.predict import PREDICTIONS
 from autograder.mutants.chapter10 import counted
-from autograder.predict import PREDICTIONS
 from benchmarks._gpu_kernels import marked, matmul
 from pallas_lite import tpu as pltpu
 from tests.lowering.conftest import compiler as compiler  # a fixture

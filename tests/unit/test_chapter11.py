@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from autograder.checks.attention import cost
-from autograder.inside.draws.chapter11 import TASKS
+from autograder.sandbox.inside.draws.chapter11 import TASKS
 
 SOURCE = Path(__file__).parents[2] / "solutions" / "unit4" / "11_attention.py"
 CHOICES = [(bq, bk, depth) for bq in (128, 256, 512) for bk in (128, 256, 512) for depth in (2, 3, 4)]

@@ -10,9 +10,9 @@ import pytest
 import pallas_lite as pl
 from autograder import check, personal
 from autograder.exercise import Wrong
-from autograder.handle import Handle
+from autograder.judge.handle import Handle
+from autograder.judge.predict import PREDICTIONS
 from autograder.mutants.chapter9 import buffered, call_on_hbm, right
-from autograder.predict import PREDICTIONS
 from pallas_lite import tpu as pltpu
 
 X = np.random.default_rng(0).normal(size=(32, 128)).astype(np.float32)

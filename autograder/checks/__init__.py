@@ -1,0 +1,1 @@
+"""The checks, a module for each chapter: visible trials, and the hidden tests beside them."""

@@ -1,0 +1,1 @@
+"""How the course is made from solutions/, and the release that grading reads."""

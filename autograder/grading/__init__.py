@@ -1,0 +1,1 @@
+"""Submissions -> reports: found, put into our skeleton, run, marked, many at once, kept."""

@@ -1,0 +1,343 @@
+"""grade: one submission -> its marks. Runs the cells in a sandbox, each check outside of it, in the notebook's order.
+
+Whatever a submission does, it ends in a Report. Next: batch.py (many at once), report.py (what is written).
+"""
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from ..course.release import Course, Notebook
+from ..exercise import EXERCISES, AnswerFailed, Trial
+from ..judge.checking import judge, limit
+from ..judge.handle import Handle
+from ..judge.result import Result
+from ..sandbox.bubblewrap import Sandbox
+from ..sandbox.inside.answers import TimeUp
+from ..sandbox.inside.personal import normalise
+from ..sandbox.remote import WALL, Clock, GraderFault, Worker, WorkerDied
+from .submissions import Submission
+from .transplant import Step, Unread, collect, transplant
+
+ANOTHER = "the notebook's STUDENT is '{}', and it came in as '{}'"
+
+
+@dataclass
+class Mark:
+    """One exercise of one submission. `points` is None where the grader failed or a file is unreadable: no mark, not 0.
+
+    `message` and `details` are those of the hidden trial that failed. `visible`: what the notebook's own check says of
+    the same answer, its message among it; {} if it passes there, None if it was not asked. Students get to see that.
+    """
+
+    points: float | None
+    max_points: float
+    verdict: str  # as Result's, or "missing": not handed in, or "unreadable": it is, or may be, in an unreadable file
+    message: str = ""
+    details: dict[str, str] = field(default_factory=dict)
+    visible: dict[str, str] | None = None
+
+
+@dataclass
+class Report:
+    """What became of one submission. `status`: "graded", "unreadable" (all of it, or a part), or "fault" (our own)."""
+
+    student: str
+    files: list[str]
+    digest: str
+    status: str = "graded"
+    marks: dict[str, Mark] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def points(self) -> float | None:
+        """The sum of the marks; None if there are none, or if one is not known."""
+        marks = [m.points for m in self.marks.values()]
+        return None if not marks or None in marks else sum(marks)
+
+    @property
+    def max_points(self) -> float:
+        return sum(m.max_points for m in self.marks.values())
+
+    def drawn_for(self) -> list[str]:
+        """The ids that the notebooks gave as STUDENT, where these are not the student's own."""
+        return re.findall(ANOTHER.format("(.{1,100}?)", ".*?"), "\n".join(self.warnings))
+
+    def to_plain(self) -> dict:
+        """As JSON can carry it, sums included."""
+        return {**asdict(self), "points": self.points, "max_points": self.max_points}
+
+    @classmethod
+    def from_plain(cls, plain: dict) -> "Report":
+        """What `to_plain` gave. Raises TypeError, KeyError or ValueError on anything else."""
+        report = cls(**{f.name: plain[f.name] for f in fields(cls)})
+        report.marks = {number: Mark(**mark) for number, mark in report.marks.items()}
+        if report.to_plain() != plain:
+            raise ValueError(f"the report of {report.student} does not agree with itself")
+        return report
+
+
+@dataclass(frozen=True)
+class Grader:
+    """How to grade. `hidden`: on hidden trials, else as the notebook does. `timeout`: of a cell or check, see Clock."""
+
+    course: Course
+    sandbox: Sandbox
+    timeout: float = 20.0
+    hidden: bool = True
+
+    def grade(self, submission: Submission) -> Report:
+        """The marks of a submission. Never raises: a failure of the grader is a Report of status "fault"."""
+        began = time.monotonic()
+        for _ in range(2):
+            report = Report(submission.student, [Path(p).name for p in submission.paths], submission.digest)
+            workers = _Workers(self.sandbox)
+            try:
+                self._grade(submission, report, workers)
+            except GraderFault as fault:
+                report.status = "fault"
+                report.warnings.append(str(fault))
+            except Exception as error:
+                report.status = "fault"
+                report.warnings.append(f"the grader failed: {type(error).__name__}: {error}")
+            if not workers.struck:
+                break  # else it may not have been the student's doing: what does it again, did it
+        for mark in report.marks.values():
+            if mark.verdict == "broken":
+                report.status, mark.points = "fault", None
+        report.marks = {number: report.marks[number] for number in EXERCISES if number in report.marks}
+        report.seconds = round(time.monotonic() - began, 2)
+        return report
+
+    def _grade(self, submission: Submission, report: Report, workers: "_Workers") -> None:
+        if submission.problem:
+            report.status = "unreadable"
+            report.warnings.append(submission.problem)
+            return
+        read, report.warnings, unread = collect(submission.paths, self.course)
+        unread = [*submission.lost, *unread]
+        with workers:
+            for released, (_, notebook) in read.items():
+                steps, warnings = transplant(released, notebook)
+                report.warnings += warnings
+                report.marks.update(_Run(self, workers, steps, report).marks())
+        if not read:
+            report.status = "unreadable"
+            one = len(unread) == 1 and len(submission.paths) < 2
+            report.warnings += [why if one else f"{file}: {why}" for file, why in unread]
+        elif submission.whole:
+            self._absent(read, unread, report)
+
+    def _absent(self, read: Iterable[Notebook], unread: Unread, report: Report) -> None:
+        """The notebooks that no file was graded as. One that was not handed in earns 0; of one that is, or may be, in a
+        file that cannot be read, nothing is known. Such a file is the notebook whose name it has, else any of them.
+        """
+        names = {n.name: n for n in self.course.notebooks}
+        named = [names[Path(file).stem] for file, _ in unread if Path(file).stem in names]
+        units = {n.unit for n in (*read, *named)}
+        absent = [n for n in self.course.notebooks if n.unit in units and n not in read]
+        unknown: dict[Notebook, str] = {}
+        for file, why in unread:
+            own = names.get(Path(file).stem)
+            may_be = [n for n in absent if (n is own if own else n not in named)]
+            unknown.update(dict.fromkeys(may_be, f"{file}: {why}"))
+            no_mark = (f". No mark for {', '.join(n.name for n in may_be)} until it is handed in again; the other "
+                       "notebooks are graded") if may_be else ""
+            report.warnings.append(f"{file}: {why}{no_mark}")
+        for released in absent:
+            if released not in unknown:
+                report.warnings.append(f"{released.name}.ipynb was not handed in")
+            for t in released.tests.values():
+                report.marks[t.number] = (Mark(None, t.points, "unreadable", unknown[released]) if released in unknown
+                                          else Mark(0.0, t.points, "missing", "not handed in"))
+        if unknown:
+            report.status = "unreadable"
+
+
+class _Workers:
+    """One sandbox for one submission; another one only if its worker is beyond repair.
+
+    The next submission's does not start meanwhile: a job keeps one core busy, so that two keep two.
+    """
+
+    def __init__(self, sandbox: Sandbox):
+        self.sandbox = sandbox
+        self.worker: Worker | None = None
+        self._struck = False
+
+    @property
+    def struck(self) -> bool:
+        """Whether one of them died as if it had been killed from outside."""
+        return self._struck or self.worker is not None and self.worker.struck
+
+    def fresh(self) -> Worker:
+        """A worker in which nothing has run."""
+        if self.worker is None or not self.worker.refresh():
+            self._struck = self.struck
+            try:
+                self.worker = Worker(self.sandbox)
+                self.worker.wait_until_ready()  # its start is on nobody's clock
+            except GraderFault:  # once may be chance: a machine that is short of memory for a moment
+                self.worker = Worker(self.sandbox)
+                self.worker.wait_until_ready()
+        return self.worker
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.worker is not None:
+            self.worker.close()
+
+
+class _Run:
+    """The steps of one notebook, run in a worker; in a fresh one whenever it died, without the cell that killed it."""
+
+    def __init__(self, grader: Grader, workers: _Workers, steps: list[Step], report: Report):
+        self.grader, self.workers, self.steps, self.report = grader, workers, steps, report
+        self.worker: Worker | None = None
+        self.ran = 0  # how many steps the living worker has behind it
+        self.skipped: dict[int, str] = {}  # steps that killed a worker
+        self.failed: dict[str, tuple[str, dict]] = {}  # exercise -> how its answer cell ended, if not well
+        # Each cell may take its time once, but a notebook full of endless loops has to end some day.
+        self.budget = 20 * grader.timeout
+
+    def marks(self) -> dict[str, Mark]:
+        found, began = {}, time.monotonic()
+        for place, step in enumerate(self.steps):
+            if step.test is None:
+                continue
+            if time.monotonic() - began > self.budget:
+                found[step.test.number] = Mark(0.0, step.test.points, "error",
+                                               f"the notebook as a whole took longer than {self.budget:g} s")
+                continue
+            self._run_up_to(place, began)
+            found[step.test.number] = self._judge(step)
+        return found
+
+    def _run_up_to(self, place: int, began: float) -> None:
+        while self._lost() or self.ran < place:
+            if self._lost():
+                self.worker, self.ran = self.workers.fresh(), 0
+                self.worker.fresh = False
+            while self.ran < place and not self._lost():
+                self._run_cell(self.ran, over=time.monotonic() - began > self.budget)
+                self.ran += 1
+
+    def _lost(self) -> bool:
+        """Whether the learner's names are gone: no worker yet, or it had to start anew."""
+        return self.worker is None or self.worker.dead or self.worker.fresh
+
+    def _run_cell(self, place: int, over: bool) -> None:
+        step = self.steps[place]
+        if step.test is not None or place in self.skipped or over:
+            return
+        if step.exercise and not step.source:
+            self.failed[step.exercise] = "missing", {}
+            return
+        try:
+            kind, body = self.worker.request("run", {"source": step.source}, Clock(self.grader.timeout))
+        except WorkerDied as death:
+            self.skipped[place] = str(death)
+            kind, body = "failed", {"kind": "", "message": str(death)}
+            if not step.exercise:
+                first = step.source.strip().split("\n")[0][:60]
+                self.report.warnings.append(f"the cell that begins with {first!r} was left out: {death}")
+        if step.exercise and kind != "ok":
+            self.failed[step.exercise] = kind, body if isinstance(body, dict) else {}
+
+    def _judge(self, step: Step) -> Mark:
+        test, clock = step.test, Clock(self.grader.timeout)
+        student = ""
+        if test.student:
+            try:
+                student = RemoteHandle(self.worker, test.student, clock).value()
+            except Exception:  # no id, no personal parameters: the check then uses the demo's
+                student = ""
+        student = student if isinstance(student, str) else ""
+        if test.student and normalise(student) != normalise(self.report.student):
+            # Its numbers count all the same: a nickname is no fault. But the demo's answers are published.
+            said = (ANOTHER.format(clean(student, 100), self.report.student) if normalise(student) else
+                    "the notebook's STUDENT is blank: predictions count with the demo's numbers")
+            if self.grader.hidden and said not in self.report.warnings:
+                self.report.warnings.append(said)
+        trial = Trial(test.number, self.grader.hidden, student)
+        try:
+            # The check itself ends too: what it does with an answer is bounded as the answer is.
+            with limit(2 * WALL * self.grader.timeout):
+                result = judge(EXERCISES[test.number], RemoteHandle(self.worker, test.expression, clock), trial)
+        except TimeUp:
+            self.worker.close()
+            return Mark(None, test.points, "broken", f"the check of exercise {test.number} did not end")
+        failed = trial.hidden and result.verdict in ("wrong", "error")
+        return self._mark(result, test, self._seen(test, student, clock) if failed else None)
+
+    def _seen(self, test, student: str, clock: Clock) -> Result | None:
+        """What the notebook's check says of an answer that failed a hidden trial; None if nothing is left of it."""
+        if self._lost():
+            return None
+        try:
+            with limit(2 * WALL * self.grader.timeout):
+                result = judge(EXERCISES[test.number], RemoteHandle(self.worker, test.expression, clock),
+                               Trial(test.number, student=student))
+        except TimeUp:
+            self.worker.close()
+            return None
+        return result if result.verdict in ("right", "wrong", "error") else None
+
+    def _mark(self, result: Result, test, seen: Result | None) -> Mark:
+        kind, body = self.failed.get(test.number, ("", {}))
+        if result.verdict == "error" and kind:  # "name 'split' is not defined" is the consequence, not the cause
+            if kind == "not done":
+                return Mark(0.0, test.points, "not done", f"Exercise {test.number} is not done yet.")
+            if kind == "missing":
+                return Mark(0.0, test.points, "missing", "its cell is not in the notebook")
+            said = {k: v for k, v in body.items() if isinstance(v, str)}  # the sandbox may say anything
+            text = clean(": ".join(said[k] for k in ("kind", "message") if said.get(k))) or "your code stopped"
+            details = {"your line": clean(said.get("line", ""))}
+            return Mark(0.0, test.points, "error", text, details, {"message": text, **details})
+        visible = None
+        if seen is not None:
+            visible = {} if seen.verdict == "right" else {"message": clean(seen.message), **_details(seen)}
+        return Mark(result.points, test.points, result.verdict, clean(result.message), _details(result), visible)
+
+
+def _details(result: Result) -> dict[str, str]:
+    """What is known beside the message. "timeline" is for feedback.py to draw, all else is to be read."""
+    details = {label: clean(text) for label, text in result.facts()}
+    if result.schedule is not None:
+        details["schedule"] = clean(result.table())
+        if len(drawing := result.drawing()) <= 20_000:
+            details["timeline"] = drawing
+    if result.nudge:
+        details["nudge"] = clean(result.nudge)
+    return details
+
+
+def clean(text: str, most: int = 20_000) -> str:
+    """A text that a student may have written, without what a terminal would obey, a reader not see, or a file not hold.
+
+    Those are control characters, signs that turn or hide text, and halves of surrogate pairs.
+    """
+    unwanted = r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+    return re.sub(unwanted, " ", text[:10 * most])[:most]
+
+
+class RemoteHandle(Handle):
+    """An object in the sandbox, named by an expression of ours (such as `split`)."""
+
+    def __init__(self, worker: Worker, expression: str, clock: Clock):
+        self._worker, self._expression, self._clock = worker, expression, clock
+        self._over = ""
+
+    def _ask(self, op, args):
+        if self._over:  # a check that caught the first failure may not go on as if nothing had happened
+            raise AnswerFailed("", self._over)
+        try:
+            body = {"expression": self._expression, "op": op, "args": args}
+            return self._worker.request("ask", body, self._clock)
+        except WorkerDied as death:
+            self._over = str(death)
+            raise AnswerFailed("", self._over) from None

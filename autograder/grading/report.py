@@ -1,0 +1,233 @@
+"""report: reports -> a table, JSON and CSV, and back. Files are written whole or not at all, rows in a stable order.
+
+Whatever is made from results later (feedback, export, nbgrader's gradebook) starts with `read`.
+"""
+import contextlib
+import csv
+import fcntl
+import functools
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pallas_lite.errors import many
+
+from ..exercise import EXERCISES
+from .grade import Mark, Report, clean
+
+VERSION = 1  # of results.json
+MOST_ROWS = 500  # of a table; nobody reads more, and a terminal takes minutes to be given thousands
+SIGNS = {"right": "✓", "wrong": "✗", "error": "✗", "not done": "…", "missing": "–", "unreadable": "!",
+         "broken": "!"}
+
+LEGEND = "✓ right, ✗ wrong, … not done, – not handed in (as a total: not known), ! no mark; s: seconds"
+
+
+class ResultsError(Exception):
+    """Results that are not there, or cannot be read. The text says what to do."""
+
+
+def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: None) -> list[Report]:
+    """The reports that `grade` left in its results folder, sorted by student. Raises ResultsError.
+
+    `say`: is told if they are not all, because the run that wrote them was interrupted; and if they are those of an
+    earlier run, because the last one was killed, or is not through.
+    """
+    path, last = Path(folder, "results.json"), _last_run(folder)
+    again = "Grade again: autograder grade PATH... --out DIR"
+    go_on = f"`autograder grade --resume --out {folder}` goes on"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        version = data["version"]
+        reports = [Report.from_plain(r) for r in data["submissions"]] if version == VERSION else []
+        asked, run = int(data.get("of", len(reports))), data.get("run", "")  # older files do not say
+    except FileNotFoundError:
+        if last:
+            raise ResultsError(f"no results in {folder} yet: {_why_none(folder)}. {go_on}") from None
+        raise ResultsError(f"no results in {folder}: nothing was graded yet, or it went elsewhere. {again}") from None
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ResultsError(f"{path} is damaged ({type(error).__name__}: {error}). {again}") from None
+    if version != VERSION:
+        raise ResultsError(f"{path} has version {version!r}, and this grader reads version {VERSION}. {again}")
+    if last and run != last:
+        say(f"these are the results of an earlier run: {_why_none(folder)}. {go_on}")
+    elif len(reports) < asked:
+        say(f"{len(reports)} of {many(asked, 'submission')}: the last run was interrupted. {go_on}")
+    return reports
+
+
+def _last_run(folder: str | os.PathLike) -> str:
+    """The name of the run that began last; empty if it is not known."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        return str(json.loads(Path(folder, "run.json").read_text(encoding="utf-8"))["run"])
+    return ""
+
+
+def _why_none(folder: str | os.PathLike) -> str:
+    with contextlib.suppress(OSError), Path(folder, ".lock").open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return "the last one is still grading"
+    return "the last one was killed before it came to its end"
+
+
+def twice(reports: Iterable[Report]) -> list[str]:
+    """Who has two marks for one exercise, in words: where there is place for one, nobody should have to guess which."""
+    seen: dict[str, set[str]] = {}
+    found: dict[str, None] = {}  # in order
+    for r in reports:
+        before = seen.setdefault(r.student, set())
+        if before & r.marks.keys():
+            found[clean(r.student)] = None
+        before.update(r.marks)
+    return [f"{name} handed in the same exercises more than once. Each has a row here, and a gradebook gets the last "
+            "one's marks: take away what does not count, and grade again" for name in found]
+
+
+def exercises_of(reports: list[Report]) -> list[str]:
+    """The exercises that any report has, in course order."""
+    return [n for n in EXERCISES if any(n in r.marks for r in reports)]
+
+
+def note(report: Report) -> str:
+    """One line on what went wrong: the warnings, then the exercises that earned nothing though something was there."""
+    found = list(report.warnings)
+    found += [f"{n}: {m.message}" for n, m in report.marks.items()
+              if m.message and m.verdict in ("wrong", "error", "broken")]
+    return "; ".join(clean(x).replace("\n", " ") for x in found)
+
+
+def table(reports: list[Report], width: int = 200) -> Table:
+    """What is shown at the end: a row a submission. The files have all marks.
+
+    A column for each exercise where there is room, else for each chapter, else totals only. Of very many submissions
+    only those that need a look.
+    """
+    left_out = len(reports) - MOST_ROWS
+    if left_out > 0:
+        reports = sorted(reports, key=lambda r: r.status == "graded")[:MOST_ROWS]  # a stable sort
+    numbers = exercises_of(reports)
+    name = max((len(r.student) for r in reports), default=7)
+    chapters = list(dict.fromkeys(n.partition(".")[0] for n in numbers))
+    if name + 7 * len(numbers) + 40 > width:
+        numbers = []
+    if numbers or name + 9 * len(chapters) + 40 > width:
+        chapters = []
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    shown.add_column("student", no_wrap=True)
+    for n in (*numbers, *(f"ch {c}" for c in chapters)):
+        shown.add_column(n, justify="right", no_wrap=True)
+    shown.add_column("total", justify="right", no_wrap=True)
+    shown.add_column("s", justify="right", no_wrap=True)
+    shown.add_column("note", overflow="fold")
+    for r in reports:
+        cells = []
+        for n in numbers:
+            m = r.marks.get(n)
+            cells.append("" if m is None else f"{SIGNS[m.verdict]} " + ("?" if m.points is None else f"{m.points:g}"))
+        cells += [_sum([m for n, m in r.marks.items() if n.partition(".")[0] == c]) for c in chapters]
+        total = f"{r.points:g}/{r.max_points:g}" if r.points is not None else "fault" if r.status == "fault" else "–"
+        text = note(r)
+        shown.add_row(escape(clean(r.student)), *cells, total, f"{r.seconds:.1f}",
+                      escape(text if len(text) < 200 else text[:200] + " …"))
+    if left_out > 0:
+        graded = ", all graded," if all(r.status == "graded" for r in reports[-1:]) else ""
+        shown.caption = f"{left_out} more{graded} {'is' if left_out == 1 else 'are'} in results.csv"
+    return shown
+
+
+def _sum(marks: list) -> str:
+    """Points of a chapter, of all that it has; nothing for a chapter without marks."""
+    points = "?" if any(m.points is None for m in marks) else f"{sum(m.points for m in marks):g}"
+    return f"{points}/{sum(m.max_points for m in marks):g}" if marks else ""
+
+
+def write(reports: Iterable[Report], folder: Path, of: int | None = None, run: str = "") -> tuple[Path, Path]:
+    """Writes results.json, a submission a line, and results.csv. Holds one whole report at a time.
+
+    `of`: how many submissions the run was asked for (default: as many as there are reports). `run`: which run it is.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    light = []
+    with replacing(folder / "results.json") as file:
+        file.write(f'{{"version": {VERSION},\n"submissions": [')
+        for report in reports:
+            file.write(",\n" * bool(light) + json.dumps(report.to_plain(), ensure_ascii=False))
+            light.append(slim(report))
+        of = len(light) if of is None else of
+        file.write(f'],\n"complete": {json.dumps(len(light) >= of)}, "of": {of}, "run": {json.dumps(run)}}}\n')
+    numbers = exercises_of(light)
+    # With a byte-order mark, which is how Excel knows that the names are UTF-8.
+    with replacing(folder / "results.csv", encoding="utf-8-sig") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["student", "status", "points", "max_points", *numbers, "seconds", "note"])
+        for r in light:
+            marks = [r.marks[n].points if n in r.marks and r.marks[n].points is not None else "" for n in numbers]
+            points = "" if r.points is None else r.points
+            rows.writerow([cell(r.student), r.status, points, r.max_points, *marks, r.seconds, cell(note(r))])
+    return folder / "results.json", folder / "results.csv"
+
+
+def slim(report: Report) -> Report:
+    """What a table shows of a report, and no more: thousands of these fit into memory. Reports share their marks."""
+    marks = {n: _bare(m.points, m.max_points, m.verdict) for n, m in report.marks.items()}
+    text = note(report)
+    return replace(report, marks=marks, warnings=[text] if text else [])
+
+
+@functools.cache
+def _bare(points: float | None, max_points: float, verdict: str) -> Mark:
+    return Mark(None if points is None else float(points), float(max_points), verdict)  # 2 and 2.0 are one key
+
+
+def cell(text: str) -> str:
+    """A text on one line that a spreadsheet will not take for a formula. Excel takes the wide signs for the others."""
+    text = clean(text).replace("\n", " ")
+    return "'" + text if text.lstrip().startswith(tuple("=+-@＝＋－＠")) else text
+
+
+def write_atomic(path: Path, text: str) -> Path:
+    """Puts the whole file in place at once: a reader, or a grader killed midway, never leaves half of one."""
+    with replacing(path) as file:
+        file.write(text)
+    return path
+
+
+@contextlib.contextmanager
+def replacing(path: Path, encoding: str = "utf-8"):
+    """A file to write to, which takes the place of `path` at the end of the block, whole."""
+    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(fd, "w", encoding=encoding, errors="backslashreplace", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o600)  # marks are nobody else's business
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def print_lines(report: Report, console: Console) -> None:
+    """One submission, a line an exercise, with what is known of each: what `validate` prints."""
+    for warning in report.warnings:
+        console.print(f"! {clean(warning)}", markup=False, highlight=False)
+    for number, m in report.marks.items():
+        points = "?" if m.points is None else f"{m.points:g}"
+        console.print(f"{SIGNS[m.verdict]} {number} {EXERCISES[number].title}: {points} of {m.max_points:g} points"
+                      f"  {m.message if m.verdict != 'right' else ''}".rstrip(), markup=False, highlight=False)
+        for label, text in m.details.items():
+            if text and label != "timeline":
+                text = text if "\n" not in text else "\n" + text
+                console.print(f"    {label}: {text}".replace("\n", "\n      "), markup=False, highlight=False)

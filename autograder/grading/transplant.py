@@ -1,0 +1,220 @@
+"""transplant: a student's notebook -> the cells to run, in our own skeleton.
+
+Answer cells are taken by id, so that cells that were moved, copied, deleted, or had their grading data changed make no
+difference. Locked cells and tests are ours. Everything else that the student wrote runs too, where they put it.
+"""
+import json
+import os
+import stat
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from ..course.online import INSTALL
+from ..course.release import Course, Notebook, Test, cell_ids
+from .needed import needed
+
+LARGEST = 50 * 2**20  # bytes of a notebook; outputs count
+MOST_PARTS = 500_000  # lists and dictionaries in it
+MOST_STAMP = 1000  # bytes of the small files that nbgrader keeps beside it
+NO_NOTEBOOKS = {  # how other files begin that come in under the name of a notebook
+    b"<!doctype": "it is a web page. Download the file itself", b"<html": "it is a web page. Download the file itself",
+    b"pk\x03\x04": "it is a zip file. Hand in the notebook that is in it", b"%pdf": "it is a PDF"}
+
+
+class Unreadable(Exception):
+    """A submission that cannot be graded: not a notebook, or not one of this course. The text says what to do."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One cell to run (`source`), or one exercise to judge (`test`). `exercise`: whose answer; no source: deleted."""
+
+    source: str = ""
+    exercise: str = ""
+    test: Test | None = None
+    ours: bool = False  # a cell of the release, as we wrote it
+
+
+def load(path: Path, most: int = LARGEST, follow: bool = True) -> bytes:
+    """What is in a file of a student's, one that may be a notebook. Raises Unreadable.
+
+    It may be a pipe, grow, or become a link since it was looked at, so all is asked of what was opened. `follow`:
+    whether it may be a link.
+    """
+    too_large = f"the file is larger than {most // 2**20} MiB; clear its outputs and hand it in again"
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
+        for _ in range(3):
+            with open(os.open(path, flags), "rb") as file:
+                before = os.fstat(file.fileno())
+                if not stat.S_ISREG(before.st_mode):
+                    raise Unreadable("this is no ordinary file: hand in the notebook itself")
+                content = file.read(most + 1) if before.st_size <= most else b""
+                after = os.fstat(file.fileno())
+            if max(before.st_size, len(content)) > most:
+                raise Unreadable(too_large)
+            if (before.st_size, before.st_mtime_ns) == (len(content), after.st_mtime_ns):
+                return content
+        raise Unreadable("the file is being written to. Grade it again when that is done")
+    except FileNotFoundError:
+        raise Unreadable("there is no such file") from None
+    except OSError as error:
+        raise Unreadable(f"the file cannot be read: {error.strerror}") from None
+
+
+def read_notebook(path: Path) -> Any:
+    """A notebook of any version, as version 4. Raises Unreadable."""
+    raw = load(path)
+    if not raw.strip():
+        raise Unreadable("the file is empty")
+    if raw.count(b"[") + raw.count(b"{") > MOST_PARTS:  # read, it would take a hundred times its size
+        raise Unreadable("the file has far too many parts; clear its outputs and hand it in again")
+    text = _text(raw)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if text.startswith("{") and not text.endswith("}"):
+            raise Unreadable("the file is cut off: it was not saved or uploaded to its end") from None
+        if any(line.startswith(("<<<<<<< ", ">>>>>>> ")) for line in text.split("\n")):
+            raise Unreadable("git has put its marks of a conflict (<<<<<<<) into the file: keep one version") from None
+        what = next((what for start, what in NO_NOTEBOOKS.items() if raw[:200].lstrip().lower().startswith(start)),
+                    "" if "\ufffd" not in text else "it is not text")
+        where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise Unreadable("this is not a notebook: " + (
+            what or f"a notebook is a JSON file, and this is none{where}")) from None
+    if not isinstance(data, dict) or not isinstance(data.get("nbformat"), int):
+        raise Unreadable("this is not a notebook: it has no nbformat")
+    try:
+        with warnings.catch_warnings():  # a repeated cell id, say: grading has its own word for that
+            warnings.simplefilter("ignore")
+            notebook = nbformat.reads(json.dumps(data), as_version=4)
+        for cell in notebook.cells:
+            if not isinstance(cell.source, str):
+                cell.source = "".join(cell.source)
+            # Half a surrogate pair, of an emoji that was cut in two, is no text to Python.
+            cell.source = cell.source.replace("\r\n", "\n").encode("utf-8", "replace").decode()
+            if not isinstance(cell.metadata, dict):
+                raise TypeError("a cell's metadata is no dictionary")
+            cell.setdefault("cell_type", "code")
+        return notebook
+    except Exception as error:
+        reason = str(error).split("\n")[0][:200]
+        raise Unreadable(f"the notebook's format is damaged (nbformat {data['nbformat']}): {reason}") from None
+
+
+def _text(raw: bytes) -> str:
+    """The text of a file. UTF-16 is what Notepad saves; of any other encoding, most signs can still be read."""
+    try:
+        return raw.decode(json.detect_encoding(raw)).lstrip("\ufeff").strip()
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "replace").lstrip("\ufeff").strip()
+
+
+def recognise(notebook: Any, course: Course) -> Notebook:
+    """The released notebook that this one was made from, by the ids of its cells. Raises Unreadable."""
+    ids = {i for cell in notebook.cells for i in cell_ids(cell)}
+    best = max(course.notebooks, key=lambda n: len(ids & (n.answers.keys() | n.tests.keys())))
+    if not ids & (best.answers.keys() | best.tests.keys()):
+        raise Unreadable("this is not a notebook of this course: it has none of its exercises")
+    return best
+
+
+Unread = list[tuple[str, str]]  # a file's name, and why it cannot be graded
+
+
+def collect(paths: Iterable[str], course: Course) -> tuple[dict[Notebook, tuple[Path, Any]], list[str], Unread]:
+    """Released notebook -> the file that is graded as it, read; warnings for the student; what could not be read."""
+    paths = [Path(p) for p in paths]
+    read: dict[Notebook, tuple[Path, Any]] = {}
+    warnings, unread = [], []
+    for path in paths:
+        try:
+            notebook = read_notebook(path)
+            released = recognise(notebook, course)
+        except Unreadable as reason:
+            unread.append((path.name, str(reason)))
+            continue
+        if released in read:
+            # A copy beside the notebook: the one with the released name counts, else the last.
+            other = read[released][0]
+            kept = path if path.stem == released.name or other.stem != released.name else other
+            warnings.append(f"{path.name} and {other.name} are the same notebook of the course; "
+                            f"{kept.name} was graded")
+            if kept != path:
+                continue
+        read[released] = path, notebook
+    return read, warnings, unread
+
+
+def place(released: Notebook, notebook: Any) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:
+    """Place in our skeleton -> the student's versions of that cell; and the cells that the student added behind it."""
+    ours = {i: k for k, cell in enumerate(released.cells) for i in cell_ids(cell)}
+    theirs: dict[int, list[Any]] = {}
+    extra: dict[int, list[Any]] = {}
+    where = -1
+    for cell in notebook.cells:
+        known = next((ours[i] for i in cell_ids(cell) if i in ours), None)
+        if known is not None:
+            theirs.setdefault(known, []).append(cell)
+            where = known
+        elif cell.source.strip():
+            extra.setdefault(where, []).append(cell)
+    return theirs, extra
+
+
+def counted(cell: Any, versions: list[Any]) -> str | None:
+    """The student's text that counts for a released code cell; None: ours."""
+    nbgrader = cell.metadata.get("nbgrader", {})
+    if nbgrader.get("solution"):
+        # An untouched copy of the hole, left behind by copy and paste, does not undo the answer.
+        written = [v for v in versions if v.source.strip() != cell.source.strip()] or versions
+        return written[-1].source if written else None
+    code = [v.source for v in versions if v.cell_type == "code"]
+    changed = not nbgrader.get("locked") and code and code[-1].strip() != cell.source.strip()
+    return code[-1] if changed else None
+
+
+def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]]:
+    """The steps of grading a notebook, in order, and warnings for the student."""
+    theirs, extra = place(released, notebook)
+    steps, warnings = _cells(extra.get(-1, [])), []
+    for k, cell in enumerate(released.cells):
+        nbgrader = cell.metadata.get("nbgrader", {})
+        test = released.tests.get(nbgrader.get("grade_id"))
+        number = released.answers.get(nbgrader.get("grade_id"), "")
+        versions = theirs.get(k, [])
+        if test is not None:
+            steps.append(Step(test=test))
+        elif number:
+            if len(versions) > 1:
+                warnings.append(f"exercise {number}: its cell is there {len(versions)} times; the last one was graded")
+            if not versions:
+                warnings.append(f"exercise {number}: its cell was deleted")
+                steps.append(Step(exercise=number))
+            elif versions[-1].cell_type != "code":
+                warnings.append(f"exercise {number}: its cell is no code cell any more; it was run as one")
+            if versions:
+                steps.append(Step(counted(cell, versions), number))
+        elif cell.cell_type == "code" and cell.get("id") != INSTALL:
+            changed = counted(cell, versions)
+            steps.append(Step(cell.source if changed is None else changed, ours=changed is None))
+        steps += _cells(extra.get(k, []))
+    # Nothing after the last test can change a mark.
+    last = max((i for i, s in enumerate(steps) if s.test), default=-1)
+    return _needed(steps[:last + 1]), warnings
+
+
+def _needed(steps: list[Step]) -> list[Step]:
+    """Without those of our statements that only show something."""
+    left = needed([(s.test.expression + "\n" + s.test.student if s.test else s.source, s.ours) for s in steps])
+    return [replace(s, source=source) if s.ours else s for s, source in zip(steps, left, strict=True)
+            if source or not s.ours]
+
+
+def _cells(cells: Iterable[Any]) -> list[Step]:
+    return [Step(c.source) for c in cells if c.cell_type == "code"]

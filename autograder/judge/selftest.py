@@ -1,0 +1,99 @@
+"""selftest: are the checks themselves right? Each planted wrong answer must fail and be told so in fitting words.
+
+Mutants are modules with `WRONG[number]`: (misconception, answer, word that the message must contain), and
+`RIGHT[number]`: (style, answer). A prediction's slips (predict.py) are planted wrong answers too. Answers that are
+nonsense are tried on every check: a check may not stumble over them.
+"""
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pallas_lite.errors import many
+
+from ..exercise import EXERCISES, Trial, load
+from ..sandbox.inside.personal import personal
+from .checking import judge
+from .handle import LocalHandle
+from .predict import PREDICTIONS, collisions, slips
+from .result import Result
+
+NONSENSE: dict[str, Any] = {
+    "nothing": None, "a hole": ..., "a number": 1, "a negative number": -1.5, "NaN": float("nan"), "true": True,
+    "a text": "3",
+    "an empty list": [], "an empty tuple": (), "an empty dict": {}, "an array": np.zeros((2, 3)), "an object": object(),
+    "a function that does nothing": lambda *_: None, "a function that gives a text": lambda *_: "3",
+    "a function that gives NaN": lambda *_: float("nan"), "a function that gives an array": lambda *_: np.zeros((3, 2)),
+    "a function that gives its arguments": lambda *a: a, "a function without arguments": lambda: 1,
+    "a list of texts": ["a", "b"], "a dict of texts": {"a": "b"}, "a dict of numbers": {"a": 1, 2: 3},
+}
+
+
+def selftest(checks: tuple[str, ...], mutants: str, say: Callable[[str], None] = lambda line: None) -> list[str]:
+    """What is wrong with the checks, one line each."""
+    load(*checks)
+    wrong, right = planted(mutants)
+    problems = [f"planted answers for {n}, which is no exercise" for n in (wrong | right) if n not in EXERCISES]
+    for number, found in EXERCISES.items():
+        for hidden in (False, True):
+            for what, answer in NONSENSE.items():
+                result = _judge(number, answer, hidden)
+                if result.verdict in ("right", "broken"):
+                    problems.append(f"{number}: {what} is {result.verdict} ({result.message})")
+            for misconception, answer, word in wrong.get(number, []):
+                result = _judge(number, answer, hidden)
+                if result.verdict not in ("wrong", "error"):
+                    problems.append(f"{number}: \"{misconception}\" is {result.verdict} ({result.message})")
+                elif word.casefold() not in str(result).casefold():
+                    problems.append(f"{number}: on \"{misconception}\" the message does not speak of {word!r}: "
+                                    f"{result}")
+            for style, answer in right.get(number, []):
+                result = _judge(number, answer, hidden)
+                if result.verdict != "right":
+                    problems.append(f"{number}: \"{style}\" is right, and was called {result.verdict}: {result}")
+        planted_slips = slips(PREDICTIONS[number](personal(number))) if number in PREDICTIONS else []
+        problems += [f"{number}: {problem}" for problem in prediction_problems(number)] if planted_slips else []
+        if not wrong.get(number) and not planted_slips:
+            problems.append(f"{number}: no wrong answer is planted; nobody knows whether its check can fail")
+        counts = len(wrong.get(number, [])) + len(planted_slips), len(right.get(number, []))
+        say(f"{number} {found.title}: {many(counts[0], 'wrong answer')}, {many(counts[1], 'right one')}")
+    return problems
+
+
+def prediction_problems(number: str, students: int = 300) -> list[str]:
+    """What is wrong with a prediction: for many students, no slip is right by chance or is told something else."""
+    found = []
+    for student in ("", *(f"student {i}" for i in range(students))):
+        asked = PREDICTIONS[number](personal(number, student))
+        found += [f"for {student!r}, {problem}" for problem in collisions(asked)]
+        if student in ("", "student 0", "student 1"):
+            found += _judged(number, student, asked)
+    return found[:10]  # what one draw has, many have
+
+
+def _judged(number, student, asked):
+    right = [a.value for a in asked]
+    tried = _judge(number, right if len(right) > 1 else right[0], True, student)
+    if tried.verdict != "right":
+        yield f"for {student!r}, the right answer {right} is {tried.verdict}: {tried}"
+    for misconception, answer, says in slips(asked):
+        tried = _judge(number, answer, False, student)
+        if tried.verdict != "wrong" or tried.nudge != says:
+            yield f"for {student!r}, \"{misconception}\" is {tried.verdict} ({tried.message} {tried.nudge})"
+
+
+def planted(package: str) -> tuple[dict[str, list], dict[str, list]]:
+    """WRONG and RIGHT of all modules in a package."""
+    home = importlib.import_module(package)
+    wrong, right = {}, {}
+    for name in [package, *(m.name for m in pkgutil.iter_modules(home.__path__, f"{package}."))]:
+        module = importlib.import_module(name)
+        wrong |= getattr(module, "WRONG", {})
+        right |= getattr(module, "RIGHT", {})
+    return wrong, right
+
+
+def _judge(number: str, answer: Any, hidden: bool, student: str = "") -> Result:
+    return judge(EXERCISES[number], LocalHandle(answer), Trial(number, hidden, student))

@@ -1,0 +1,26 @@
+"""personal: the numbers of a prediction, drawn for one learner. In: exercise and student id. Out: the numbers.
+
+Both sides draw with these lines: the notebook shows the numbers, the check (judge/predict.py) knows the answer to them.
+What there is to draw stands in draws/, one file a chapter.
+"""
+from importlib import import_module
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+
+def personal(number: str, student: Any = "") -> SimpleNamespace:
+    """The numbers that exercise `number` gives to `student`: the same each time, others for another student.
+
+    Upper or lower case and blanks around an id do not matter. Raises KeyError if the exercise draws nothing.
+    """
+    module = import_module(f".draws.chapter{number.partition('.')[0]}", __package__)
+    return SimpleNamespace(**module.DRAWS[number](Random(f"{normalise(student)}/{number}")))
+
+
+def normalise(student: Any) -> str:
+    """A student's id as it is compared: no blanks around, lower case.  >>> normalise(" S123 ")
+    's123'
+    """
+    # Half of a surrogate pair is a text that nothing can be drawn from.
+    return str(student).strip().casefold().encode("utf-8", "replace").decode() if student else ""
