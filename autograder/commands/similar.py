@@ -31,7 +31,10 @@ def run(options, console, errors) -> int:
     course = course_of(options)
     answers, problems = similar.answers_of(find(options.paths, course), course)
     solutions = similar.solutions_of(options.root)
-    if not solutions.keys() & answers.keys():
+    if not answers:
+        errors.print("! nothing to compare: these submissions have no answers, only what was handed out", markup=False,
+                     highlight=False)
+    elif not solutions.keys() & answers.keys():
         errors.print(f"! no solutions to these exercises in {options.root / 'solutions'}: who writes as our solution "
                      "does is taken for alike. Name the course's repository with --root", markup=False, highlight=False)
     known, names = similar.explained(course, solutions), similar.imported(course.notebooks)

@@ -111,6 +111,12 @@ def test_the_command(answers, tmp_path, capsys):
     assert main([*given, "--root", str(tmp_path / "repository")]) == 0
     told = capsys.readouterr()
     assert "No two submissions" in told.out and "no solutions" not in told.err
+    for name in "ann", "bob":
+        (tmp_path / "none" / name).mkdir(parents=True)
+        nbformat.write(little.notebook(), tmp_path / "none" / name / f"{little.NAME}.ipynb")
+    assert main(["similar", str(tmp_path / "none"), *given[2:]]) == 0
+    told = capsys.readouterr()
+    assert "nothing to compare: these submissions have no answers" in told.err and "no solutions" not in told.err
     assert main(given) == 0
     once = (tmp_path / "similar.html").read_text(encoding="utf-8")
     (tmp_path / "in" / "cut" / f"{little.NAME}.ipynb").parent.mkdir()
