@@ -17,9 +17,10 @@ lab:  ## set everything up and open JupyterLab at the first notebook
 formgrader:  ## for instructors: JupyterLab on the whole course, with nbgrader's Formgrader
 	@sh tools/bootstrap.sh formgrader $(ARGS)
 
-# All of them on all cores, each file in one process; what ARGS names, in this one.
+# All of them on all cores, each file in one process, in the order of folders: the long ones come first. What ARGS names
+# runs in this one process.
 test:  ## set everything up and run the tests
-	$(RUN) pytest $(or $(ARGS),-n logical --maxprocesses 4 --dist loadfile)
+	$(RUN) pytest $(or $(ARGS),-n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder)
 
 build:  ## build the student notebooks from solutions/
 	$(RUN) autograder build $(ARGS)
