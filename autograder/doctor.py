@@ -170,7 +170,8 @@ def _gradebook(url: str) -> Iterator[Finding]:
     if url.startswith("sqlite:///") and not file.exists():
         above = next((p for p in file.parents if p.exists()), Path("/"))
         if os.access(above, os.W_OK):
-            yield Finding("gradebook", NOTE, f"{shown} is not there yet", "The first `autograder build` makes it")
+            yield Finding("gradebook", NOTE, f"{shown} is not there yet", "The first marks or `autograder build` "
+                          "make it")
         else:
             yield Finding("gradebook", BAD, f"{shown} cannot be made: {above} is not writable", "Give yourself the "
                           "right to write there, or set CourseDirectory.db_url in nbgrader_config.py")

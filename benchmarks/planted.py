@@ -9,7 +9,7 @@ from autograder.sandbox.inside.personal import personal
 
 
 def main(report) -> None:
-    problems = selftest(tuple(Course().checks), "autograder.mutants", print)
+    problems = selftest(tuple(Course().checks), "autograder.mutants", say=print)
     wrong, right = (sum(map(len, found.values())) for found in planted("autograder.mutants"))
     predicted = sum(len(slips(asked(personal(number)))) for number, asked in PREDICTIONS.items())
     report.figure("wrong", f"{wrong:,}")

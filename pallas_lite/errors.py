@@ -39,6 +39,9 @@ class HazardWarning(UserWarning):
         self.hazards = list(hazards)
 
 
+UPSTREAM = "it is jax.experimental.pallas's own: change that import too, to `import pallas_lite as pl`."
+
+
 def many(n: int, noun: str, plural: str = "") -> str:
     """A number with its noun, for messages.  >>> many(1, "block"), many(2, "index", "indices")
     ('1 block', '2 indices')

@@ -5,7 +5,7 @@ import traceback
 import jax
 import numpy as np
 
-from .errors import SpecError
+from .errors import UPSTREAM, SpecError
 
 SLIPS = (  # the first that fits: JAX's error; what happened, and how to mend it
     (jax.errors.NonConcreteBooleanIndexError, "a mask selects as many elements as only a running step knows. Take the "
@@ -21,11 +21,20 @@ SLIPS = (  # the first that fits: JAX's error; what happened, and how to mend it
     (jax.errors.ConcretizationTypeError, "Python needs a number here, for int() or float(), and gets a value that only "
      "a running step has. Convert with value.astype(jnp.int32); an index may stay as it is: x_ref[i]."),
 )
+KINDS = (AssertionError, *(kind for kind, _ in SLIPS))
 _OURS = tuple(os.path.dirname(os.path.abspath(module)) for module in (__file__, jax.__file__, np.__file__))
 
 
-def said_plainly(name: str, error: Exception) -> SpecError:
-    """The error for a kernel of this name, with the line of the kernel that it comes from."""
+def said_plainly(name: str, error: Exception) -> Exception:
+    """The error for a kernel of this name, with the line of the kernel that it comes from.
+
+    An assertion is the kernel's own affair, but for upstream's, which has no words: its program_id asks for its grid.
+    """
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    upstream = isinstance(error, AssertionError) and os.path.join("_src", "pallas") in last.filename
+    if isinstance(error, AssertionError) and not upstream:
+        return error
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_OURS)]
     where = f"{name}, line {frames[-1].lineno} ({frames[-1].line})" if frames else name
-    return SpecError(f"{where}: {next(text for kind, text in SLIPS if isinstance(error, kind))}")
+    text = UPSTREAM if upstream else next(text for kind, text in SLIPS if isinstance(error, kind))
+    return SpecError(f"{where}: {text}")

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.typing import DTypeLike
 
-from .errors import BlockIndexError, SpecError, expect, many, takes
+from .errors import UPSTREAM, BlockIndexError, SpecError, expect, many, takes
 from .schedule import OperandInfo, window
 
 
@@ -260,7 +260,8 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
     where = f"{'output' if is_output else 'operand'} {name}"
     shape, dtype = tuple(aval.shape), np.dtype(aval.dtype)
     if not isinstance(spec, BlockSpec):
-        raise SpecError(f"{where}: its spec is {spec!r}; give a pl.BlockSpec(block_shape, index_map).")
+        mend = UPSTREAM if type(spec).__module__.startswith("jax.") else "give a pl.BlockSpec(block_shape, index_map)."
+        raise SpecError(f"{where}: its spec is {spec!r}; {mend}")
     if spec.memory_space in (ANY, HBM):
         if spec.block_shape is not None:
             raise SpecError(f"{where}: memory_space={spec.memory_space.name} keeps the whole array in HBM, so it takes "

@@ -47,6 +47,15 @@ def sendable(text):
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def open_to_all(folder):
+    """Lets other users into a folder of pytest's, which lies in one or two more of its own."""
+    for above in (folder, *folder.parents):
+        if above.name.startswith("pytest-of-"):
+            break
+        above.chmod(0o755)
+    above.chmod(0o755)
+
+
 def require(found, what):
     """What the machine lacks is a skip at home and a failure in CI, where a silent skip would hide a broken test."""
     if not found:
@@ -118,7 +127,8 @@ def golden_image(request, tmp_path):
             return
         part = unlike(path, now) if path.exists() else 1.0
         if part > ALIKE:
-            pytest.fail(f"{part:.2%} of the pixels of golden/{name}.png differ. Compare it with {now}.\n\n"
-                        f"If the new picture is right:  {how_to_update(request)}", pytrace=False)
+            how = f"{part:.2%} of the pixels of golden/{name}.png differ. Compare it with {now}."
+            how = how if path.exists() else f"there is no golden/{name}.png yet. Look at {now}."
+            pytest.fail(f"{how}\n\nIf the new picture is right:  {how_to_update(request)}", pytrace=False)
 
     return check

@@ -1,1 +1,1 @@
-"""The checks, a module for each chapter: visible trials, and the hidden tests beside them."""
+"""The checks, a module for each chapter: visible trials, and the hidden ones, nbgrader's hidden tests."""

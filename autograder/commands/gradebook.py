@@ -7,7 +7,7 @@ from rich.console import Console
 from ..course.release import Course
 from ..grading.grade import Report
 from ..grading.submissions import Submission, find
-from . import FAULT, OK, command, course_of, many, release_options, results_of, results_option
+from . import FAULT, OK, RESULTS, command, course_of, many, release_options, results_of, results_option
 
 ADDRESSES = "sqlite:////path/gradebook.db or postgresql+psycopg://user:password@host/name"
 
@@ -53,6 +53,9 @@ def after_grading(options, reports: Iterable[Report], submissions: list[Submissi
         submitted = Path(where.root, where.submitted_directory).resolve()
         if not submissions or not all(Path(p).resolve().is_relative_to(submitted)
                                       for s in submissions for p in s.paths):
+            results = "" if options.out == RESULTS else f" --results {options.out}"
+            errors.print(f"not in nbgrader's gradebook, since they do not lie in {submitted}; to write these marks "
+                         f"too:  autograder gradebook{results}", markup=False, highlight=False, soft_wrap=True)
             return OK
     from ..nbgrader import gradebook
     where = where or gradebook.settings()

@@ -194,7 +194,7 @@ def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]
             if len(versions) > 1:
                 warnings.append(f"exercise {number}: its cell is there {len(versions)} times; the last one was graded")
             if not versions:
-                warnings.append(f"exercise {number}: its cell was deleted")
+                warnings.append(f"exercise {number}: its cell is not in the notebook: deleted, or newer than it")
                 steps.append(Step(exercise=number))
             elif versions[-1].cell_type != "code":
                 warnings.append(f"exercise {number}: its cell is no code cell any more; it was run as one")

@@ -6,7 +6,7 @@ nonsense are tried on every check: a check may not stumble over them.
 """
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,17 @@ NONSENSE: dict[str, Any] = {
 }
 
 
-def selftest(checks: tuple[str, ...], mutants: str, say: Callable[[str], None] = lambda line: None) -> list[str]:
-    """What is wrong with the checks, one line each."""
+def selftest(checks: tuple[str, ...], mutants: str, only: Collection[str] = (),
+             say: Callable[[str], None] = lambda line: None) -> list[str]:
+    """What is wrong with the checks, or `only` with those of these exercises; one line each."""
     load(*checks)
     wrong, right = planted(mutants)
     problems = [f"planted answers for {n}, which is no exercise" for n in (wrong | right) if n not in EXERCISES]
+    if only:
+        problems = [f"{n} is no exercise" for n in only if n not in EXERCISES]
     for number, found in EXERCISES.items():
+        if only and number not in only:
+            continue
         for hidden in (False, True):
             for what, answer in NONSENSE.items():
                 result = _judge(number, answer, hidden)
@@ -56,7 +61,8 @@ def selftest(checks: tuple[str, ...], mutants: str, say: Callable[[str], None] =
         planted_slips = slips(PREDICTIONS[number](personal(number))) if number in PREDICTIONS else []
         problems += [f"{number}: {problem}" for problem in prediction_problems(number)] if planted_slips else []
         if not wrong.get(number) and not planted_slips:
-            problems.append(f"{number}: no wrong answer is planted; nobody knows whether its check can fail")
+            problems.append(f"{number}: no wrong answer is planted in {mutants}; nobody knows whether its check can "
+                            "fail")
         counts = len(wrong.get(number, [])) + len(planted_slips), len(right.get(number, []))
         say(f"{number} {found.title}: {many(counts[0], 'wrong answer')}, {many(counts[1], 'right one')}")
     return problems

@@ -10,7 +10,8 @@ from .similar import ALL, Answers, Pair, runs
 INTRO = ("Each pair has more in common than the skeleton, our own solution and the answers of the class explain, and "
          "more than honest pairs had when this was measured. Names, comments and layout do not count. That is a reason "
          "to read both, and no more: people who learn together write alike.")
-NONE = "No two submissions have more in common than the task explains."
+NONE = ("No two submissions have more in common than the task explains, as far as they are long enough to tell: in a "
+        "few short answers honest people agree by chance. --near 0.5 also shows what is half-way there.")
 SHOWN = 0.5  # an exercise with less in common is only named
 
 

@@ -19,6 +19,7 @@ from autograder.__main__ import VERBS, main
 from autograder.grading.batch import BatchError
 from autograder.grading.cluster import Cluster
 from autograder.grading.report import LEGEND, SIGNS
+from tests.conftest import open_to_all
 
 from . import little_course as little
 
@@ -294,8 +295,7 @@ def test_both_kinds_of_sandbox_start(tmp_path):
     from autograder.sandbox.bubblewrap import Sandbox, make_stage
     from autograder.sandbox.remote import Clock, Worker
     stage = make_stage(tmp_path / "stage")
-    for parent in (tmp_path, *list(tmp_path.parents)[:2]):
-        parent.chmod(0o755)
+    open_to_all(tmp_path)
     for mode in ("drop", "user"):
         worker = Worker(Sandbox(stage, mode))
         try:

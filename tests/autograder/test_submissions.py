@@ -10,6 +10,7 @@ from autograder.grading.submissions import find, notebooks_below, pack
 from autograder.grading.transplant import Unreadable, load
 from autograder.nbgrader import gradebook
 from autograder.pages.feedback import write_pages
+from tests.conftest import open_to_all
 
 from . import little_course as little
 
@@ -37,8 +38,7 @@ def whose(paths, course):
 
 
 def test_a_folder_or_file_that_cannot_be_opened_is_named_and_the_others_are_found(tmp_path, course, request):
-    for parent in (tmp_path, *list(tmp_path.parents)[:2]):
-        parent.chmod(0o755)
+    open_to_all(tmp_path)
     for name in ("ada/unit1/a", "bea/unit1/b", "bea/unit2/b", "cy/unit1/c", "dan/unit1/d"):
         path = tmp_path / f"{name}.ipynb"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -131,7 +131,7 @@ def test_ids_are_found_without_nbgrader_metadata_and_in_colabs_place(course):
 def test_a_deleted_answer_cell_is_said(course):
     notebook = little.notebook(little.RIGHT)
     notebook.cells = [c for c in notebook.cells if c.id != "ex-90-2"]
-    assert sources(course, notebook)[1] == ["exercise 90.2: its cell was deleted"]
+    assert sources(course, notebook)[1] == ["exercise 90.2: its cell is not in the notebook: deleted, or newer than it"]
 
 
 def test_an_answer_that_became_markdown_is_run_as_code(course):

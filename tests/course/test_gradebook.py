@@ -200,7 +200,7 @@ def test_what_cannot_be_graded_is_said_and_the_others_are(autograded):
     _, done = autograded
     assert done.returncode == 1  # nbgrader's way to say that one of them failed
     assert "cut_off: unreadable: the file is cut off: it was not saved or uploaded to its end" in done.stderr
-    assert "deleted: exercise 90.3: its cell was deleted" in done.stderr
+    assert "deleted: exercise 90.3: its cell is not in the notebook: deleted" in done.stderr
 
 
 def test_nbgraders_autograde_books_no_0_for_what_may_be_in_an_unreadable_file(tmp_path):

@@ -159,7 +159,7 @@ ACCIDENTS = [
     ("every cell twice", changed(copied), FULL, {"": "its cell is there 2 times"}),
     ("tests deleted", changed(lambda cells: [c for c in cells if not c.id.startswith("test")]), FULL, {}),
     ("an answer deleted", changed(lambda cells: [c for c in cells if c.id != "ex-90-3"]), lost("90.3"),
-     {"90.3": "its cell is not in the notebook", "": "90.3: its cell was deleted"}),
+     {"90.3": "its cell is not in the notebook", "": "90.3: its cell is not in the notebook: deleted"}),
     ("the setup deleted", changed(lambda cells: [c for c in cells if c.id != "setup"]), FULL, {}),
     ("tests and flags altered", changed(altered_test, full({"90.2": "time = 7"})), lost(*FULL), {"90.2": "too high"}),
     ("an answer as Markdown", changed(as_markdown), FULL, {"": "no code cell any more"}),

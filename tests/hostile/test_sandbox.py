@@ -6,6 +6,7 @@ import pytest
 
 from autograder.sandbox.bubblewrap import Limits, Sandbox, make_stage
 from autograder.sandbox.remote import Clock, Worker, WorkerDied, memory_of
+from tests.conftest import open_to_all
 
 pytestmark = pytest.mark.classroom
 HOARD = """import os, time
@@ -60,8 +61,7 @@ MODES = pytest.mark.parametrize("mode", ["drop", "user"] if os.geteuid() == 0 el
 
 def make(folder, mode, limits):
     stage = make_stage(folder / "stage")
-    for parent in (folder, *list(folder.parents)[:2]):
-        parent.chmod(0o755)
+    open_to_all(folder)
     return Worker(Sandbox(stage, mode, limits))
 
 
