@@ -1,5 +1,6 @@
 """look: what all pictures share: colours, the ink of a light or a dark page, and an axis that leaves its middle out."""
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.colors import to_rgba
 from matplotlib.path import Path
+from matplotlib.text import Text
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from ..schedule import Schedule
@@ -65,13 +67,33 @@ def letters(ax: Axes, width: float) -> float:
     return 12 * ax.figure.bbox.width / ax.figure.dpi * width / (right - left)
 
 
+as_svg: ContextVar[bool] = ContextVar("as_svg", default=False)  # is the figure being written as SVG, text as text?
+
+
+class Label(Text):
+    """Text around its centre. Into an SVG it goes without being measured: that is half of an explorer's redraw."""
+
+    def draw(self, renderer):
+        if not as_svg.get() or self.get_bbox_patch():
+            return super().draw(renderer)
+        x, y = self.get_transform().transform(self.get_unitless_position())
+        down = 0.36 * renderer.points_to_pixels(self.get_fontsize())  # from the centre of capitals to their feet
+        right, up = (down, 0) if self.get_rotation() else (0, down)
+        gc = renderer.new_gc()
+        gc.set_foreground(self.get_color())
+        gc.set_clip_rectangle(self.clipbox)
+        renderer.draw_text(gc, x + right, renderer.height - y + up, self.get_text(), self.get_fontproperties(),
+                           self.get_rotation(), mtext=self)
+        gc.restore()
+
+
 def label(ax: Axes, text: str, left: float, right: float, y: float, **style) -> None:
     """Text in a box, if it fits: smaller, and from bottom to top, where the box is narrow."""
     room = letters(ax, right - left)
     if room > min(len(text), 1.6):
         small = {"fontsize": 6.5, "rotation": 90} if room <= len(text) else {"fontsize": 8}
-        ax.text((left + right) / 2, y, text, ha="center", va="center", zorder=4, clip_on=True,
-                **{"color": ON_COLOUR, **small, **style})
+        ax.add_artist(Label((left + right) / 2, y, text, ha="center", va="center", zorder=4, transform=ax.transData,
+                            rotation_mode="anchor", clip_on=True, **{"color": ON_COLOUR, **small, **style}))
 
 
 def shown_steps(steps: int, most: int | None, marked: Iterable[int] = ()) -> list[range]:

@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .look import DARK, LIGHT
+from .look import DARK, LIGHT, as_svg
 from .roofline import COLORS
 
 # What a style can change in a drawing of `svg`: letters, lines and paper, not the colours of boxes. Light -> dark.
@@ -34,7 +34,11 @@ def svg(ax: Axes, label: str = "timeline of a pipeline") -> str:
     assert figure, "it is part of one"
     # Text as text: half the time, half the bytes; and not with ten names of fonts each.
     with matplotlib.rc_context({"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "Verdana"]}):
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        token = as_svg.set(True)
+        try:
+            figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        finally:
+            as_svg.reset(token)
     text = out.getvalue()
     # matplotlib's style sheet would reach the whole page: it becomes the drawing's own.
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg"):], count=1, flags=re.DOTALL)
