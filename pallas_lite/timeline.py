@@ -53,18 +53,20 @@ class Timeline:
     @cached_property
     def spans(self) -> tuple[Span, ...]:
         """All stretches of work and of waiting, in program order: made when somebody looks."""
-        spans, now, alpha, operands = [], 0.0, self.machine.alpha, {x.name: x for x in self.schedule.operands}
-        rows = zip(self.schedule, self.times, self.play.seconds.tolist(), self.play.copy.tolist(), strict=True)
-        for number, (e, time, seconds, copy) in enumerate(rows):
-            if e.verb == RUN:
+        spans, now, alpha, operands, c = [], 0.0, self.machine.alpha, self.schedule.operands, self.schedule.columns
+        columns = c.verb, c.step, c.operand, c.block, c.slot, np.array(self.times), self.play.seconds, self.play.copy
+        for number, (verb, step, x, block, slot, time, seconds, copy) in enumerate(
+                zip(*(column.tolist() for column in columns), strict=True)):
+            if verb == CODE[RUN]:
                 now = time + seconds
-                spans.append(Span(CORE, time, now, now, number, e.step, str(e.step)))
-            elif e.verb in (IN_START, OUT_START):
-                lane, label = DMA_IN if e.verb == IN_START else DMA_OUT, operands[e.operand].show(e.block)
-                spans.append(Span(lane, time, time + seconds, time + seconds + alpha, number, e.step, label))
+                spans.append(Span(CORE, time, now, now, number, step, str(step)))
+            elif verb in (CODE[IN_START], CODE[OUT_START]):
+                lane = DMA_IN if verb == CODE[IN_START] else DMA_OUT
+                label = operands[x].show(c.blocks[block] if block >= 0 else None)
+                spans.append(Span(lane, time, time + seconds, time + seconds + alpha, number, step, label))
             else:
                 if time > now * (1 + 1e-12) or copy < 0:  # sums of the same times may round apart: no bubble
-                    spans.append(Span(CORE, now, time, time, number, e.step, f"wait {e.operand}[{e.slot}]", True))
+                    spans.append(Span(CORE, now, time, time, number, step, f"wait {operands[x].name}[{slot}]", True))
                 now = time
         return tuple(spans)
 
