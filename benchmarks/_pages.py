@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LONG = ("kills", "many")  # take the better part of an hour each: run only if named
+LONG = ("many",)  # takes the better part of an hour: run only if named
 MARKED = re.compile(r"<!-- measured: (\w+)\.(\w+) -->(.*?)<!-- /measured -->", re.DOTALL)
 
 
