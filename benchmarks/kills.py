@@ -75,9 +75,7 @@ def campaign(report, count: int, kills: int, seed: int) -> None:
     chance, killed, filed = random.Random(seed), Counter(), set()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        path = folder / "release" / little.UNIT / f"{little.NAME}.ipynb"
-        path.parent.mkdir(parents=True)
-        nbformat.write(little.notebook(), path)
+        little.released(folder / "release")
         for i in range(count):
             path = folder / "submitted" / f"s{i:04}" / little.UNIT / f"{little.NAME}.ipynb"
             path.parent.mkdir(parents=True)

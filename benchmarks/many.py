@@ -19,12 +19,12 @@ PARTS = 5
 
 def hand_in(folder: Path, count: int) -> None:
     """The course's release, and so many answers that are right, no two of them the same."""
-    files = {folder / "release" / little.UNIT / f"{little.NAME}.ipynb": {}}
-    files |= {folder / "submitted" / f"s{i:05}" / f"{little.NAME}.ipynb": {n: f"{text}\n# {i}" for n, text in
-                                                                         little.RIGHT.items()} for i in range(count)}
-    for path, answers in files.items():
+    if not (folder / "release").exists():
+        little.released(folder / "release")
+    for i in range(count):
+        path = folder / "submitted" / f"s{i:05}" / f"{little.NAME}.ipynb"
         path.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(little.notebook(answers), path)
+        nbformat.write(little.notebook({n: f"{text}\n# {i}" for n, text in little.RIGHT.items()}), path)
 
 
 def grade(report, folder: Path, count: int, jobs: int) -> None:
@@ -39,8 +39,8 @@ def grade(report, folder: Path, count: int, jobs: int) -> None:
     row = report.table("memory", "MiB at most, while", *(f"{count * k // PARTS + 1:,} to {count * (k + 1) // PARTS:,}"
                                                          for k in range(PARTS)))
     for who, name in ("parent", "the program"), ("worker", f"each of {jobs} workers, with its sandbox"):
-        most = [max((mib for done, which, mib in found["memory"] if which == who and done * PARTS // count == k),
-                    default=0.0) for k in range(PARTS)]
+        seen = [(min(done * PARTS // count, PARTS - 1), mib) for done, which, mib in found["memory"] if which == who]
+        most = [max((mib for part, mib in seen if part == k), default=0.0) for k in range(PARTS)]
         row(name, *(f"{mib:.0f}" if mib else "" for mib in most))
 
 

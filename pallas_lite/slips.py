@@ -30,11 +30,10 @@ def said_plainly(name: str, error: Exception) -> Exception:
 
     An assertion is the kernel's own affair, but for upstream's, which has no words: its program_id asks for its grid.
     """
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    upstream = isinstance(error, AssertionError) and os.path.join("_src", "pallas") in last.filename
-    if isinstance(error, AssertionError) and not upstream:
+    stack = traceback.extract_tb(error.__traceback__)
+    text = next((text for kind, text in SLIPS if isinstance(error, kind)), UPSTREAM)
+    if text is UPSTREAM and os.path.join("_src", "pallas") not in stack[-1].filename:
         return error
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_OURS)]
+    frames = [f for f in stack if not f.filename.startswith(_OURS)]
     where = f"{name}, line {frames[-1].lineno} ({frames[-1].line})" if frames else name
-    text = UPSTREAM if upstream else next(text for kind, text in SLIPS if isinstance(error, kind))
     return SpecError(f"{where}: {text}")
