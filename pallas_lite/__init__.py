@@ -8,8 +8,8 @@ One call, from top to bottom: call.py (what is asked for), specs.py (operands, w
 (values).
 
 Beside that: reports.py (hazards that only values tell), causes.py (why it takes so long), rolled.py (a schedule as a
-loop), plot/, show.py, display.py and explorers/ (pictures), by_hand.py (pipelines written as loops), manual/ (kernels
-with copies of their own), lowering/ (programs for TPU and GPU), tpu.py (Pallas' TPU names, nothing else).
+loop), plot/, show.py, display.py and explorers/ (pictures), by_hand.py (pipelines written as loops), manual_dma/
+(kernels with copies of their own), lowering/ (programs for TPU and GPU), tpu.py (Pallas' TPU names, nothing else).
 """
 import typing as _typing
 from importlib import import_module as _import_module
@@ -39,8 +39,8 @@ from .errors import PallasLiteError as PallasLiteError
 from .errors import PipelineError as PipelineError
 from .errors import SpecError as SpecError
 from .errors import missing_names as _missing_names
-from .manual.copies import DeviceIdType as DeviceIdType
-from .manual.copies import run_scoped as run_scoped
+from .manual_dma.copies import DeviceIdType as DeviceIdType
+from .manual_dma.copies import run_scoped as run_scoped
 from .memory import InterpretParams as InterpretParams
 from .refs import Slice as Slice
 from .refs import ds as ds

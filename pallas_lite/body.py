@@ -2,7 +2,7 @@
 when, loop. Used by traced.py and the engines.
 
 A kernel that only computes is traced with refs on JAX values, so that one trace serves stepping and the compiled loop.
-A kernel with copies of its own raises NeedsStepping here; manual/step.py runs it.
+A kernel with copies of its own raises NeedsStepping here; manual_dma/step.py runs it.
 """
 import contextlib
 import contextvars
@@ -23,7 +23,7 @@ from .errors import BlockIndexError, PallasLiteError, SpecError, many, takes
 from .jaxprs import count, count_work, overwritten_first
 from .memory import garbage_value
 from .refs import Cell, Ref, TracedMemory
-from .slips import KINDS, said_plainly
+from .tracer_errors import KINDS, said_plainly
 
 # A step computes what the kernel says. XLA's algebra would make a choice of `x * mask`, and hide that 0 · NaN is NaN.
 AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}

@@ -1,7 +1,7 @@
 """pipeline: specs -> copies and kernel runs, in order. Written once; an engine decides what a verb does.
 
 An engine offers `when(condition, verb, *arguments)`, `loop(steps, body)`, the questions `begins`, `ends`, `visit` and
-`visits`, and the five verbs. engines/record.py writes the verbs down; lowering/tpu.py and lowering/mosaic_gpu.py make
+`visits`, and the five verbs. engines/record.py writes the verbs down; mosaic_tpu.py and mosaic_gpu.py in lowering/ make
 instructions of them. Next: engines/record.py.
 
 A *visit* is a run of consecutive steps with the same block, so an operand is copied once a visit, and lives in

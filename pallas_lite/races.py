@@ -1,4 +1,4 @@
-"""races: the rule that decides what is wrong, apart from who asks: verify.py (schedules) and manual/step.py (kernels).
+"""races: the rule that decides what is wrong, apart from who asks: verify.py (schedules), manual_dma/step.py (kernels).
 
 A copy may read its source and write its target at any moment between its start and the wait that guarantees it. A
 program is wrong if a value that is read, or left in HBM, can differ between two choices of moments. That is decided

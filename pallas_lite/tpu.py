@@ -8,12 +8,12 @@ from collections.abc import Sequence as _Sequence
 from dataclasses import dataclass as _dataclass
 
 from .errors import missing_names as _missing_names
-from .manual.copies import AsyncCopy as AsyncCopy
-from .manual.copies import async_copy as async_copy
-from .manual.copies import emit_pipeline as emit_pipeline
-from .manual.copies import make_async_copy as make_async_copy
-from .manual.copies import make_async_remote_copy as make_async_remote_copy
-from .manual.copies import sync_copy as sync_copy
+from .manual_dma.copies import AsyncCopy as AsyncCopy
+from .manual_dma.copies import async_copy as async_copy
+from .manual_dma.copies import emit_pipeline as emit_pipeline
+from .manual_dma.copies import make_async_copy as make_async_copy
+from .manual_dma.copies import make_async_remote_copy as make_async_remote_copy
+from .manual_dma.copies import sync_copy as sync_copy
 from .memory import InterpretParams as InterpretParams
 from .specs import HBM as HBM
 from .specs import SMEM as SMEM

@@ -2,8 +2,8 @@
 
 Record the schedule (pipeline.py on engines/record.py), trace the kernel (body.py), verify (verify.py). Then the values:
 a schedule free of races runs as one compiled loop (engines/xla.py), any other is played copy by copy
-(engines/simulate.py). A kernel with copies of its own is stepped through (manual/step.py, and manual/log.py for its
-schedule); under jax.jit it becomes a compiled program (manual/direct.py).
+(engines/simulate.py). A kernel with copies of its own is stepped through (step.py in manual_dma/, and log.py for its
+schedule); under jax.jit it becomes a compiled program (manual_dma/direct.py).
 """
 import math
 import warnings
@@ -25,8 +25,8 @@ from .engines.simulate import simulate
 from .errors import HazardWarning, NotSupportedError, PallasLiteError
 from .hardware import TOY, Machine
 from .jaxprs import count_work
-from .manual import direct, step
-from .manual.log import schedule_of
+from .manual_dma import direct, step
+from .manual_dma.log import schedule_of
 from .memory import fillings, garbage_value
 from .schedule import Schedule
 from .timeline import Timeline, timeline
@@ -310,7 +310,7 @@ class Traced:
 
     @cached_property
     def parts(self) -> tuple:
-        """What manual/copies.play asks for: operands, arrays in HBM, other refs, grid."""
+        """What manual_dma/copies.play asks for: operands, arrays in HBM, other refs, grid."""
         free = [(x.name, x.array, x.shape, x.dtype) for x in self.arrays if x.stays_in_hbm]
         args, kwargs = self.unflatten(list(range(len(self.arrays) + len(self.extras))))
         check_arity(self.call.kernel, args, kwargs)

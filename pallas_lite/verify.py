@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from .clean import surely_clean
 from .errors import expect, many
+from .proof import surely_clean
 from .races import Races, Rectangles
 from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, Schedule, size_of, window
 

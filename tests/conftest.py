@@ -14,7 +14,8 @@ import pytest
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 # Chapters that run here must not tick exercises off in the progress of whoever runs the tests.
-os.environ["PALLAS_LITE_STATE"] = tempfile.mkdtemp(prefix="pallas-lite-state-")
+STATE = tempfile.TemporaryDirectory(prefix="pallas-lite-state-", ignore_cleanup_errors=True)  # gone when Python ends
+os.environ["PALLAS_LITE_STATE"] = STATE.name
 
 # Speed is measured in benchmarks/: a busy machine fails no test.
 hypothesis.settings.register_profile("course", deadline=None)

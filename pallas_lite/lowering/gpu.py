@@ -18,7 +18,7 @@ from ..jaxprs import inner_jaxprs
 from ..refs import Ref
 from ..schedule import origin as origin
 from ..verify import two_on_a_block
-from .tpu import Memory
+from .mosaic_tpu import Memory
 
 
 def parallel_axes(traced) -> tuple[int, ...]:

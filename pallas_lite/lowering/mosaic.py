@@ -14,7 +14,7 @@ from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 from ..errors import NotSupportedError, PallasLiteError
 from ..hardware import TPU_V5E, TPU_V5P, TPU_V6E, Machine
 from ..schedule import RUN
-from . import libtpu, tpu
+from . import libtpu, mosaic_tpu
 from .stages import Compiled, Lowered, blamed, unknown
 from .tiles import Held, check, slot_bytes
 
@@ -51,7 +51,7 @@ class TpuLowered(Lowered):
 
     def function(self, interpret=False, debug=False, target="v5e", held=None):
         """The program as a JAX function: a `pallas_call` of upstream, which its `InterpretParams` run on a CPU."""
-        call = tpu.kernel_call(self.traced, interpret, debug, held)
+        call = mosaic_tpu.kernel_call(self.traced, interpret, debug, held)
 
         def on_a_tpu(*operands):  # index arithmetic and scopes ask jax which TPU this is for
             device = AbstractDevice(device_kind=CHIPS[target].kind, num_cores=1, platform="tpu")
@@ -131,7 +131,7 @@ class TpuLowered(Lowered):
         for number, e in enumerate(schedule[len(before):end], len(before)):
             if e.verb != RUN:
                 part = [(p.start, p.stop - p.start) for p in operands[e.operand].window(e.block)[1]]
-                entry = tpu.entry("loop", e.verb, operands[e.operand], part)
+                entry = mosaic_tpu.entry("loop", e.verb, operands[e.operand], part)
                 events.setdefault(entry, []).append(number)
         found = [i._replace(events=events.get(i.entry, [])) for i in found]
         for once, number in zip(before + after, [*range(len(before)), *range(end, len(schedule))], strict=True):

@@ -19,8 +19,8 @@ from ..pipeline import pipeline
 from ..refs import Ref
 from ..schedule import origin
 from . import gpu
+from .mosaic_tpu import Memory, Window
 from .replay import added_up, replay
-from .tpu import Memory, Window
 
 THREADS = 128  # of a warpgroup, which runs the kernel
 ALIGNMENT = 1024  # bytes, of a buffer in shared memory

@@ -16,7 +16,7 @@ from ..body import handing_on, run_kernel
 from ..errors import SpecError
 from ..refs import Ref
 from . import gpu
-from .tpu import Memory
+from .mosaic_tpu import Memory
 
 MOST_ELEMENTS = 2**20  # of a Triton tensor
 _any_size = contextvars.ContextVar("interpreted, where every size will do", default=False)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
 from pallas_lite.call import Call
-from pallas_lite.lowering import tpu as engine
+from pallas_lite.lowering import mosaic_tpu as engine
 from pallas_lite.traced import Traced
 from tests.corpus import load_all
 from tests.corpus.test_corpus import compare, upstream_result

@@ -213,7 +213,7 @@ def some_kernel(rng):
 
 
 def played(sizes, program, in_hbm):
-    """The verdict of races.py, fed as manual/step.py feeds it."""
+    """The verdict of races.py, fed as manual_dma/step.py feeds it."""
     found = set()
     races = Races(lambda kind, first, second: found.add("race"))
     buffers = {name: Rectangles(races, (n,)) for name, n in sizes.items()}

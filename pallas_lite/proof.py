@@ -1,4 +1,4 @@
-"""clean: a quick proof that a schedule has no hazard, over all events at once. Where it fails, verify.py walks.
+"""proof: a quick proof that a schedule has no hazard, over all events at once. Where it fails, verify.py walks.
 
 The proof asks for more than the rule in races.py does: on each slot one thing happens after the other, the first of
 them fills it, and no block of an output is written twice. Every schedule of our own pipeline is so, unless the call

@@ -1,4 +1,4 @@
-"""slips: what JAX says of a kernel that asks Python about a traced value -> where, what, and how to mend it."""
+"""tracer_errors: what JAX says of a kernel that asks Python about a traced value -> where, what, and how to mend it."""
 import os
 import traceback
 

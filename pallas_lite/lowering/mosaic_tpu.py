@@ -1,7 +1,7 @@
-"""tpu: a call as a real Pallas kernel: arrays in HBM, slots in VMEM, DMA semaphores, and one loop over the steps.
+"""mosaic_tpu: a call as a real Pallas kernel: arrays in HBM, slots in VMEM, DMA semaphores, one loop over the steps.
 
 `Engine` is the pipeline's (pipeline.py): each verb becomes instructions of the kernel that is being traced. `Machine`
-is the kernel's (manual/): its refs and its own copies. Next: mosaic.py, which prints and compiles the program.
+is the kernel's (manual_dma/): its refs and its own copies. Next: mosaic.py, which prints and compiles the program.
 """
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from .. import specs as _specs
 from ..body import at_position
 from ..engines.record import Visits
 from ..errors import NotSupportedError
-from ..manual.copies import play
+from ..manual_dma.copies import play
 from ..pipeline import pipeline
 from ..refs import Ref
 from ..schedule import starts_of
