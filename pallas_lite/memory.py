@@ -12,7 +12,8 @@ from .errors import SpecError
 class InterpretParams:
     """How the simulator behaves where hardware is free to choose. Names and meanings are upstream's.
 
-    `uninitialized_memory`: "nan" (largest integer for ints, True for bools), "zero", "random" or a number.
+    `uninitialized_memory`: "nan" (largest integer for ints, True for bools), "zero", "random" (under jit: "nan") or a
+    number.
     `dma_execution_mode`: when a copy in flight takes effect: "on_wait" (as late as it may), "eager" (at its start), or
     "random" (one or the other, by `random_seed`). A copy that nobody waits for never lands unless it is eager.
     With a `random_seed`, the steps of parallel axes (dimension_semantics) run in another order too.

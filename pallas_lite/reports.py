@@ -18,53 +18,127 @@ def from_runs(traced, inputs) -> list[Hazard]:
     """What only a run on these inputs tells: written inputs, and results that depend on what memory held before."""
     operands, body, racy = traced.operands, traced.body, traced.races
     found = written_inputs(operands, body) + constant_blocks(operands, body)
-    carried = not racy and may_be_unspecified(operands, body, len(traced.scalars))
-    runs = [traced.run_compiled(inputs, k, True)[0] for k in range(3 * carried)]
-    for x, read in zip(operands, body.read, strict=False):
-        if x.is_output and carried:
-            found += unspecified(x, *(np.asarray(values[x.array]) for values in runs), read)
-    if traced.parallel and not racy and (carried or len({x.array for x in operands}) < len(operands)):
-        one = runs[0] if carried else traced.run_compiled(inputs, 0, True)[0]
-        two = traced.other_order().run_compiled(inputs, 0, True)[0]
-        found += order_hazards(traced, one, two, [*found, *traced.hazards])
+    doubtful = [] if racy else doubtful_refs(operands, body, len(traced.scalars))
+    runs = [filled(traced, inputs, doubtful, k) for k in range(3 if doubtful else 0)]
+    found += unspecified(traced, inputs, doubtful, runs)
+    if traced.parallel and not racy and (doubtful or len({x.array for x in operands}) < len(operands)):
+        one = runs[0] if runs else filled(traced, inputs)
+        found += order_hazards(traced, one, filled(traced.other_order(), inputs), [*found, *traced.hazards])
     return [at_events(h, traced.schedule) for h in found]
 
 
-def may_be_unspecified(operands, body, scalars: int) -> bool:
-    """False where no run is needed: no input block has an edge, every ref is overwritten before it is read.
+# -- memory that nobody had written
 
-    Outputs in the first step of each visit, scratch in each step; prefetched scalars hold values, unless written.
+def doubtful_refs(operands, body, scalars: int) -> list[int]:
+    """The refs, by number, of which a result may show what their memory held at first. For none no run is needed.
+
+    What the kernel may read before it overwrites it: outputs in the first step of a visit, scratch in any step
+    (prefetched scalars hold values, unless written). And inputs with an edge block.
     """
-    outputs = all(body.overwrites(i, Visits(x.blocks, 0).begins) for i, x in enumerate(operands) if x.is_output)
-    others = all(body.overwrites(i, slice(None)) or i < len(operands) + scalars and not body.written[i]
-                 for i in range(len(operands), len(body.avals)))
-    return not (outputs and others) or any(x.ragged for x in operands if not x.is_output)
+    n, found = len(operands), []
+    for i in range(len(body.avals)):
+        if i < n and operands[i].is_output:
+            found += [i] * (not body.overwrites(i, Visits(operands[i].blocks, 0).begins))
+        elif i >= n + scalars or i >= n and body.written[i]:
+            found += [i] * (not body.overwrites(i, slice(None)))
+    return found + [i for i, x in enumerate(operands) if not x.is_output and x.ragged]
 
 
-def unspecified(x, first: np.ndarray, second: np.ndarray, third: np.ndarray, read: bool) -> list[Hazard]:
-    """The hazards of one output, from its values in three runs with different fillings. `read`: the kernel reads it."""
-    a, b, c = map(_bits, (first, second, third))
-    differs = (a != b) | (a != c)
-    is_nan = differs & (a == b) & np.isnan(third)  # the third filling of floats is NaN
-    untouched = differs & (first == fillings(x.dtype, True)[0]) & (second == fillings(x.dtype, True)[1])
-    if read and (first.dtype == bool or differs.all() or (differs & ~untouched).any()):
-        untouched = np.zeros_like(differs)  # adding 0 leaves the filling as it is
-    found = []
-    for mask, kind, what, mend in (
-        (untouched, "unwritten", "is never written: whatever memory held stays there.",
-         f"Write the whole block ({x.name}_ref[...] = …) in each visit, and visit every block."),
-        (differs & ~untouched & ~is_nan, "uninitialised",
-         "depends on memory that nobody had written, or that another block left behind.",
-         "Initialise an accumulator in the first step of its visit (pl.when(pl.program_id(axis) == 0)), and mask the "
-         "part of an edge block that lies outside the array."),
-        (is_nan, "uninitialised",
-         "is NaN if the memory that nobody had written holds NaN: 0 × garbage is not 0, and max(garbage, x) is not x.",
-         "Leave garbage out with jnp.where, on every operand, rather than multiplying it by 0.")):
-        if mask.any():
-            found.append(Hazard(kind, f"output {x.name}: {where(x.name, mask)} {what}", mend, x.name,
-                                *_last_visit(x, mask), ()))
+def filled(traced, inputs, refs=(), k: int = 0) -> dict:
+    """The arrays after a run in which the memory of these refs holds filling k at first, and all other filling 0."""
+    outputs = {i for i, x in enumerate(traced.operands) if x.is_output}
+    held = [fillings(dtype, i in outputs)[k * (i in refs)] for i, (_, _, dtype) in enumerate(traced.body.avals)]
+    return traced.run_compiled(inputs, held, True)[0]
+
+
+def unspecified(traced, inputs, doubtful: list[int], runs: list[dict]) -> list[Hazard]:
+    """What differs between `runs`, in which the doubtful refs change their filling together, by the ref that causes it.
+
+    Each of them changes its filling alone, too. What shows in none of those runs is put down to all of them.
+    """
+    outputs = [(i, x) for i, x in enumerate(traced.operands) if x.is_output]
+    if not runs or not any(_differ([run[x.array] for run in runs]).any() for _, x in outputs):
+        return []
+    each, together, found = doubtful if len(doubtful) > 1 else (), tuple(doubtful), []
+    causes = {(r,): [runs[0], *(filled(traced, inputs, [r], k) for k in (1, 2))] for r in each} | {together: runs}
+    for i, x in outputs:
+        visited, known = np.zeros(x.shape, bool), np.zeros(x.shape, bool)
+        for block in set(x.blocks):  # blocks that no step visits have a report of their own
+            visited[x.window(block)[0]] = True
+        for refs, arrays in causes.items():
+            values = [np.asarray(run[x.array]) for run in arrays]
+            mask = _differ(values) & visited & ~(known & (refs == together))
+            known |= mask
+            if not mask.any():
+                continue
+            if refs == (i,) and _left_alone(values, mask, (mask == visited).all(), traced.body.read[i]):
+                found.append(unwritten(x, mask))
+            else:
+                found.append(uninitialised(traced, x, mask, values, refs))
     return found
 
+
+def _differ(values) -> np.ndarray:
+    """Where arrays of different runs are not the same in every bit."""
+    first, *others = (_bits(np.asarray(value)) for value in values)
+    return np.logical_or.reduce([first != other for other in others])
+
+
+def _left_alone(values, mask, is_all: bool, read: bool) -> bool:
+    """Did nobody write this part of an output? Where the kernel reads the output, it may have added 0 to it.
+
+    So there, all that differs must hold its filling still, and something else must have been written.
+    """
+    first, second, _ = fillings(values[0].dtype, True)
+    still = (values[0][mask] == first).all() and (values[1][mask] == second).all()
+    return not read or still and not is_all and values[0].dtype.kind != "b"
+
+
+def unwritten(x, mask: np.ndarray) -> Hazard:
+    """The hazard of an output that the kernel leaves partly unwritten."""
+    what = f"output {x.name}: {where(x.name, mask)} is never written: whatever memory held stays there."
+    mend = f"Write the whole block ({x.name}_ref[...] = …) in each visit."
+    return Hazard("unwritten", what, mend, x.name, visit(x, mask)[-1], 0, ())
+
+
+def uninitialised(traced, x, mask: np.ndarray, values, refs) -> Hazard:
+    """The hazard of an output that shows the first memory of these refs, at the step where that comes in."""
+    steps, (first, second, third) = visit(x, mask), [value[mask] for value in values]
+    at, sources, mends = zip(*(_source(traced, x, steps, r) for r in refs), strict=True)
+    what = "depends on memory that nobody had written, or that another block left behind"
+    if np.isnan(third).all() and not _differ([first, second]).any():  # the third filling of floats is NaN
+        what = "is NaN if memory that nobody had written holds NaN (0 × garbage is not 0, and max(garbage, x) is not x)"
+    return Hazard("uninitialised", f"output {x.name}: {where(x.name, mask)} {what}: {', and '.join(sources)}.",
+                  " ".join(mends), x.name, min(at), 0, ())
+
+
+def _source(traced, x, steps: range, ref: int) -> tuple[int, str, str]:
+    """How a ref's first memory comes into this visit of output x: the step, what happens there, and the mend."""
+    name, y = traced.body.avals[ref][0], traced.operands[ref] if ref < len(traced.operands) else None
+    if y and not y.is_output:
+        past_edge = (t for t in steps if [s.stop - s.start for s in y.window(y.blocks[t])[1]] != [*y.block_shape])
+        return (next(past_edge, steps[0]),
+                f"the block of {name} reaches past the edge of its array, where its slot keeps what it held",
+                "Leave what lies past the edge out with jnp.where, on every operand, rather than multiplying it by 0.")
+    begins = Visits((y or x).blocks, 0).begins
+    mend = f"Initialise {name} in the first step of each visit of {(y or x).name}{_when(traced, begins)}."
+    if begins.all():  # nothing is added up within a visit; scratch may hand a value from step to step
+        mend = (f"Write {name} before reading it: its slot does not begin with what is in the array." if y else
+                f"Initialise {name} in the first step{_when(traced, np.arange(len(begins)) == 0)}.")
+    return steps[0], f"the kernel reads {name} before it has written it", mend
+
+
+def _when(traced, begins: np.ndarray) -> str:
+    """What to write above a function for exactly these steps, if they are those in which some program ids are 0."""
+    ids = np.asarray(traced.indices).reshape(len(begins), -1)
+    axes = [a for a in range(ids.shape[1]) if ids[:, a].any() and not ids[begins, a].any()]
+    if not axes or (begins == ids[:, axes].any(1)).any():
+        return ""
+    tests = [f"pl.program_id({a}) == 0" for a in axes]
+    return f": @pl.when({tests[0] if len(tests) == 1 else ' & '.join(f'({test})' for test in tests)})"
+
+
+# -- the order of parallel steps
 
 def order_hazards(traced, one, two, found) -> list[Hazard]:
     """The outputs that differ between two orders of the steps, but for those that `found` has something on."""
@@ -82,7 +156,7 @@ def order_dependent(x, forwards: np.ndarray, backwards: np.ndarray, parallel) ->
             f"{' and '.join(map(str, parallel))} run backwards.")
     mend = ('Mark the axis "arbitrary" in dimension_semantics, or let no step use what another left in scratch, in a '
             "slot or in an array that it shares.")
-    return [Hazard("parallel axis", what, mend, x.name, *_last_visit(x, differs), ())]
+    return [Hazard("parallel axis", what, mend, x.name, visit(x, differs)[-1], 0, ())]
 
 
 def at_events(hazard: Hazard, schedule) -> Hazard:
@@ -144,8 +218,10 @@ def _bits(value: np.ndarray) -> np.ndarray:
     return value if value.dtype == bool else value.view(f"u{value.dtype.itemsize}")
 
 
-def _last_visit(x, mask: np.ndarray) -> tuple[int, int]:
-    """The last step that has the first element of the mask in its block, and 0 (at_events knows the slot); or 0, -1."""
-    at = np.argwhere(mask)[0]
-    holds = {b for b in set(x.blocks) if all(s.start <= i < s.stop for i, s in zip(at, x.window(b)[0], strict=True))}
-    return max(((t, 0) for t, b in enumerate(x.blocks) if b in holds), default=(0, -1))
+def visit(x, mask: np.ndarray) -> range:
+    """The steps of the earliest visit that leaves something of the mask in the array. (0,) where nothing has blocks."""
+    visits = Visits(x.blocks, 0)
+    starts = [*np.flatnonzero(visits.begins).tolist(), len(x.blocks)]
+    last = {block: number for number, block in enumerate(visits.blocks)}  # a later visit overwrites what it left
+    number = min((n for block, n in last.items() if mask[x.window(block)[0]].any()), default=None)
+    return range(1) if number is None else range(starts[number], starts[number + 1])

@@ -27,7 +27,7 @@ from .hardware import TOY, Machine
 from .jaxprs import count_work
 from .manual_dma import direct, step
 from .manual_dma.log import schedule_of
-from .memory import fillings, garbage_value
+from .memory import garbage_value
 from .schedule import Schedule
 from .timeline import Timeline, timeline
 from .verify import RACES, Hazard, Hazards, grid_hazards, verify
@@ -208,7 +208,7 @@ class Traced:
                                           f"{self.races[0]}{STAND_INS if self._on_stand_ins else ''}")
                 self.report(self.hazards, STAND_INS if self._on_stand_ins else "")
             values = ((self.general or self)._direct(inputs) if self.manual else
-                      self.run_compiled(inputs, self.call.params.uninitialized_memory)[0])
+                      self.run_compiled(inputs, self._held)[0])
         elif self.manual:
             seed, traced = self.call.params.random_seed, self
             if self.parallel and seed is not None:
@@ -246,19 +246,27 @@ class Traced:
         if self.races or self.call.backend == "simulate" or params.uninitialized_memory == "random":
             inputs = {name: np.asarray(a) for name, a in inputs.items()}
             return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras)
-        values, past_end = self.run_compiled(inputs, params.uninitialized_memory, False)
+        values, past_end = self.run_compiled(inputs, self._held, False)
         if params.out_of_bounds_reads == "raise":
             for i in self.body.moving:
                 if past_end[i] < self.steps:
                     self.body.refuse(i, int(past_end[i]))
         return values
 
-    def run_compiled(self, inputs: Mapping[str, jax.Array], kind: Any, every_visit: bool | None = None) -> tuple:
-        """Arrays and past ends (xla.run): memory holds `kind`, or with `every_visit` the filling of that number."""
-        dtypes = {np.dtype(d) for _, _, d in self.body.avals}
-        fill = tuple({str(d): fillings(d, out)[kind] if every_visit else garbage_value(kind, d) for d in dtypes}
-                     for out in (False, True))
-        return self._loop(inputs, self.scalars, fill, self.blocks_from_scalars, every_visit)
+    def run_compiled(self, inputs: Mapping[str, jax.Array], held: Sequence, every_visit: bool | None = None) -> tuple:
+        """Arrays and past ends, as xla.run has them. `held`: what the memory of each ref holds at first."""
+        return self._loop(inputs, self.scalars, held, self.blocks_from_scalars, every_visit)
+
+    @property
+    def _held(self) -> list:
+        """What the memory of each ref holds at first, as the call has it."""
+        return [garbage_value(self._filling, np.dtype(dtype)) for _, _, dtype in self.body.avals]
+
+    @property
+    def _filling(self) -> str | float:
+        """What memory holds at first in a compiled program: only the simulator draws numbers for it."""
+        kind = self.call.params.uninitialized_memory
+        return "nan" if kind == "random" else kind
 
     @cached_property
     def _loop(self):
@@ -293,8 +301,7 @@ class Traced:
 
     @property
     def _program(self):
-        fill = self.call.params.uninitialized_memory
-        return direct.program(self.call.kernel, *self.parts, self.unflatten, "nan" if fill == "random" else fill)
+        return direct.program(self.call.kernel, *self.parts, self.unflatten, self._filling)
 
     @cached_property
     def _direct(self):

@@ -68,7 +68,7 @@ class Hazard:
     """One thing that is wrong with a schedule, or with a kernel's values.
 
     `events`: the numbers of the two events that clash, or of one that is wrong by itself; none for a block that nothing
-    happens to. Reports about values name the run that left the value, and the copy that it meets next.
+    happens to. Reports about values name the run that the value comes from, and the copy that it meets next.
     """
 
     kind: str

@@ -36,16 +36,16 @@ def tables(operands, steps, traced):
 def homes(operands, inputs, empty):
     """The arrays in HBM, with room for blocks that reach past an edge, and where in it each array begins."""
     hbm, lows = {}, {}
-    for x in operands:
+    for i, x in enumerate(operands):
         if x.array not in hbm:
-            value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(x.shape, x.dtype, x.is_output)
+            value = jnp.asarray(inputs[x.array]) if x.array in inputs else empty(i, x.shape)
             same = [(y, starts_of(y)) for y in operands if y.array == x.array]
             lows[x.array] = np.array([max(-starts[d][1] for _, starts in same) for d in range(value.ndim)], np.int32)
             # Windows by element start before the array's end, so room for one block holds whatever reaches past it.
             past = [max(y.block_shape[d] * y.ragged if y.starts and y.starts[d][0] == 1 else -size % y.block_shape[d]
                         for y, _ in same) for d, size in enumerate(x.shape)]
-            hbm[x.array] = jnp.pad(value, [*zip(lows[x.array], past, strict=True)],
-                                   constant_values=empty((), x.dtype, x.is_output))
+            both = np.array([lows[x.array], past], np.int32).T  # before and after, also of no dimension at all
+            hbm[x.array] = jnp.pad(value, both, constant_values=empty(i))
     return hbm, lows
 
 
@@ -77,12 +77,12 @@ def at_once(operands, body, grid):
     return best
 
 
-def run(operands, extras, body, grid, inputs, filling, every_visit, traced):
+def run(operands, extras, body, grid, inputs, held, every_visit, traced):
     """The outputs, and for each ref the first step at which an access went past its end (else the number of steps).
 
     `inputs`: array name -> value; aliased operands share a name. `extras`: the refs after the operands, each as its
     value (prefetched scalars) or as a shape and dtype (scratch). `traced`: operand name -> its block of each step, for
-    those that depend on traced scalars. `filling`: (dtype, is it an output's?) -> what memory holds at first.
+    those that depend on traced scalars. `held`: for each ref, the element that its memory holds at first, everywhere.
     `every_visit`: are slots filled so again when a visit begins? May be traced, so that one program serves both; None:
     never.
     """
@@ -107,12 +107,12 @@ def run(operands, extras, body, grid, inputs, filling, every_visit, traced):
         return blocks, new[len(operands):], past_end
     many = jax.vmap(partial(one, through_refs=False), (None, dims, None), (dims, None, None)) if n > 1 else one
 
-    def empty(shape, dtype, is_output=False):
-        return jnp.full(shape, filling(np.dtype(dtype), is_output), dtype)
+    def empty(i, shape=()):
+        return jnp.full(shape, held[i], body.avals[i][2])
 
     hbm, lows = homes(operands, inputs, empty)
-    slots = [empty((x.depth, *x.block_shape), x.dtype, x.is_output) if keep else None
-             for x, keep in zip(operands, keeps, strict=True)]
+    slots = [empty(i, (x.depth, *x.block_shape)) if keep else None
+             for i, (x, keep) in enumerate(zip(operands, keeps, strict=True))]
 
     def step(t, carry):
         hbm, slots, kept, bad = carry
@@ -123,7 +123,7 @@ def run(operands, extras, body, grid, inputs, filling, every_visit, traced):
             if keeps[i]:
                 old = lax.dynamic_index_in_dim(slots[i], slot, keepdims=False)
                 if every_visit is not None:
-                    old = jnp.where(begins & every_visit, empty(x.block_shape, x.dtype, x.is_output), old)
+                    old = jnp.where(begins & every_visit, empty(i, x.block_shape), old)
                 arrived = begins & (not x.is_output) & (inside(starts, x) if x.ragged else True)
                 value = jnp.where(arrived, value, old)
             values.append(value.reshape(shapes[i][1]))
@@ -137,7 +137,8 @@ def run(operands, extras, body, grid, inputs, filling, every_visit, traced):
                 hbm[x.array] = lax.dynamic_update_slice(hbm[x.array], value, starts + lows[x.array])
         return hbm, slots, kept, jnp.where((bad == steps) & jnp.asarray(past_end, bool), jnp.asarray(first)[t], bad)
 
-    kept = [empty(e.shape, e.dtype) if isinstance(e, Scratch) else jnp.asarray(e) for e in extras]
+    kept = [empty(i, e.shape) if isinstance(e, Scratch) else jnp.asarray(e)
+            for i, e in enumerate(extras, len(operands))]
     hbm, *_, bad = lax.fori_loop(0, len(ids), step, (hbm, slots, kept, jnp.full(len(body.avals), steps, jnp.int32)))
     return {x.array: lax.dynamic_slice(hbm[x.array], lows[x.array], x.shape) for x in operands if x.is_output}, bad
 
@@ -163,10 +164,9 @@ def without_derivative(f):
 def compiled(operands, extras, body, grid):
     """`run` jitted: (inputs, prefetched scalars, what memory holds, traced blocks, refill every visit?).
 
-    What memory holds: dtype name -> element, for inputs and scratch and then for outputs.
     Under jax.vmap the calls of a batch run one after the other.
     """
-    def one(inputs, scalars, fill, traced, every_visit):
+    def one(inputs, scalars, held, traced, every_visit):
         given = [*scalars, *extras[len(scalars):]]
-        return run(operands, given, body, grid, inputs, lambda dtype, out: fill[out][str(dtype)], every_visit, traced)
+        return run(operands, given, body, grid, inputs, held, every_visit, traced)
     return jax.jit(without_derivative(one))

@@ -265,18 +265,6 @@ def test_an_edge_in_two_dimensions(mask, kinds):
     assert all("o[0:5, 1:2]" in h.message for h in found)
 
 
-def test_initialising_on_the_wrong_axis():
-    def kernel(x_ref, o_ref):
-        @pl.when(pl.program_id(0) == 0)  # axis 1 is the one that is summed over
-        def _():
-            o_ref[...] = jnp.zeros_like(o_ref)
-        o_ref[...] += x_ref[...]
-    [h] = call(kernel, shape(12), jnp.ones((2, 12)), grid=(3, 2),
-               in_specs=[pl.BlockSpec((None, 4), lambda j, r: (r, j))],
-               out_specs=pl.BlockSpec((4,), lambda j, r: (j,)))
-    assert (h.kind, h.step) == ("uninitialised", 3) and "o[4:12]" in h.message
-
-
 # -- the order of parallel steps
 
 def carries(x_ref, o_ref, s_ref):

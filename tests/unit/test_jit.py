@@ -152,10 +152,10 @@ def test_a_call_on_values_inside_a_traced_function_is_checked_on_them():
     f = pl.pallas_call(adds, shape(16, 8), grid=(2,), in_specs=[pl.BlockSpec((8, 8), lambda i: (i, 0))],
                        out_specs=pl.BlockSpec((8, 8), lambda i: (i, 0)))
     x = jnp.ones((16, 8))
-    with pytest.warns(pl.HazardWarning, match="Initialise an accumulator"):
+    with pytest.warns(pl.HazardWarning, match="Write o before reading it"):
         value = jax.jit(lambda c: c + f(x))(x)
     np.testing.assert_array_equal(value, x + dataclasses.replace(f, on_hazard="ignore")(x))
-    with pytest.raises(pl.PallasLiteError, match="Initialise an accumulator"):
+    with pytest.raises(pl.PallasLiteError, match="Write o before reading it"):
         jax.lax.scan(lambda c, _: (c + dataclasses.replace(f, on_hazard="raise")(x), None), x, length=2)
 
 
