@@ -35,7 +35,8 @@ def run(notebook) -> tuple[float, float]:
 
 
 def main(report):
-    os.environ["PALLAS_LITE_STATE"] = tempfile.mkdtemp()  # whoever measures keeps the progress that is theirs
+    state = tempfile.TemporaryDirectory()  # whoever measures keeps the progress that is theirs
+    os.environ["PALLAS_LITE_STATE"] = state.name
     row, sums = report.table("times", "chapter", "untouched", "answered", "slowest cell"), [0.0, 0.0]
     for source in sorted((ROOT / "solutions").glob("*/*.py")):
         released = nbformat.read(ROOT / "notebooks" / source.parent.name / f"{source.stem}.ipynb", as_version=4)
