@@ -2,6 +2,7 @@
 
 Three runs differ only in that filling (slots are refilled at the start of every visit, so that an earlier visit's
 leftovers count as garbage too). Where their results differ by a bit, the kernel's result is the hardware's accident.
+Runs in which one memory alone is filled otherwise tell whose it is. Next: traced.py, which warns of what was found.
 """
 import math
 from dataclasses import replace
@@ -35,13 +36,14 @@ def doubtful_refs(operands, body, scalars: int) -> list[int]:
     What the kernel may read before it overwrites it: outputs in the first step of a visit, scratch in any step
     (prefetched scalars hold values, unless written). And inputs with an edge block.
     """
-    n, found = len(operands), []
-    for i in range(len(body.avals)):
-        if i < n and operands[i].is_output:
-            found += [i] * (not body.overwrites(i, Visits(operands[i].blocks, 0).begins))
-        elif i >= n + scalars or i >= n and body.written[i]:
-            found += [i] * (not body.overwrites(i, slice(None)))
-    return found + [i for i, x in enumerate(operands) if not x.is_output and x.ragged]
+    n = len(operands)
+
+    def doubtful(i):
+        if i >= n:
+            return (i >= n + scalars or body.written[i]) and not body.overwrites(i, slice(None))
+        x = operands[i]
+        return not body.overwrites(i, Visits(x.blocks, 0).begins) if x.is_output else x.ragged
+    return [i for i in range(len(body.avals)) if doubtful(i)]
 
 
 def filled(traced, inputs, refs=(), k: int = 0) -> dict:
@@ -59,7 +61,8 @@ def unspecified(traced, inputs, doubtful: list[int], runs: list[dict]) -> list[H
     outputs = [(i, x) for i, x in enumerate(traced.operands) if x.is_output]
     if not runs or not any(_differ([run[x.array] for run in runs]).any() for _, x in outputs):
         return []
-    each, together, found = doubtful if len(doubtful) > 1 else (), tuple(doubtful), []
+    together, found = tuple(doubtful), []
+    each = doubtful if len(doubtful) > 1 else ()  # of a single one `runs` tell all
     causes = {(r,): [runs[0], *(filled(traced, inputs, [r], k) for k in (1, 2))] for r in each} | {together: runs}
     for i, x in outputs:
         visited, known = np.zeros(x.shape, bool), np.zeros(x.shape, bool)
@@ -75,7 +78,7 @@ def unspecified(traced, inputs, doubtful: list[int], runs: list[dict]) -> list[H
                 found.append(unwritten(x, mask))
             else:
                 found.append(uninitialised(traced, x, mask, values, refs))
-    return found
+    return sorted(found, key=lambda h: h.step)
 
 
 def _differ(values) -> np.ndarray:
@@ -96,9 +99,10 @@ def _left_alone(values, mask, is_all: bool, read: bool) -> bool:
 
 def unwritten(x, mask: np.ndarray) -> Hazard:
     """The hazard of an output that the kernel leaves partly unwritten."""
-    what = f"output {x.name}: {where(x.name, mask)} is never written: whatever memory held stays there."
-    mend = f"Write the whole block ({x.name}_ref[...] = …) in each visit."
-    return Hazard("unwritten", what, mend, x.name, visit(x, mask)[-1], 0, ())
+    again = len(set(x.blocks)) < len(Visits(x.blocks, 0).blocks)
+    what = "not written in the last visit of its block" if again else "never written"
+    return Hazard("unwritten", f"output {x.name}: {where(x.name, mask)} is {what}: whatever memory held stays there.",
+                  f"Write the whole block ({x.name}_ref[...] = …) in each visit.", x.name, visit(x, mask)[-1], 0, ())
 
 
 def uninitialised(traced, x, mask: np.ndarray, values, refs) -> Hazard:
@@ -120,12 +124,14 @@ def _source(traced, x, steps: range, ref: int) -> tuple[int, str, str]:
         return (next(past_edge, steps[0]),
                 f"the block of {name} reaches past the edge of its array, where its slot keeps what it held",
                 "Leave what lies past the edge out with jnp.where, on every operand, rather than multiplying it by 0.")
-    begins = Visits((y or x).blocks, 0).begins
-    mend = f"Initialise {name} in the first step of each visit of {(y or x).name}{_when(traced, begins)}."
-    if begins.all():  # nothing is added up within a visit; scratch may hand a value from step to step
-        mend = (f"Write {name} before reading it: its slot does not begin with what is in the array." if y else
-                f"Initialise {name} in the first step{_when(traced, np.arange(len(begins)) == 0)}.")
-    return steps[0], f"the kernel reads {name} before it has written it", mend
+    what, visited = f"the kernel reads {name} before it has written it", y or x
+    begins = Visits(visited.blocks, 0).begins
+    first = f"the first step of each visit of {visited.name}{_when(traced, begins)}"
+    if begins.all():  # nothing is added up within a visit, but scratch may hand a value from step to step
+        if y:
+            return steps[0], what, f"Write {name} before reading it: its slot does not begin with what is in the array."
+        first = f"the first step{_when(traced, np.arange(len(begins)) == 0)}"
+    return steps[0], what, f"Initialise {name}{'' if y else ' before it is read, such as'} in {first}."
 
 
 def _when(traced, begins: np.ndarray) -> str:

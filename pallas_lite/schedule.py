@@ -57,13 +57,18 @@ class Events(Sequence):
     def __init__(self, columns: Columns, names: list[str]):
         self.columns, self._names = columns, names
 
+    def _made(self, start: int, stop: int) -> tuple[Event, ...]:
+        """The events from `start` up to `stop`."""
+        c, n = self.columns, stop - start
+        before = np.count_nonzero(c.verb[:start] == CODE[RUN])
+        runs, blocks, names = iter(c.slots[before:before + n].tolist()), [*c.blocks, None], [*self._names, ""]
+        rows = zip(*(column[start:stop].tolist() for column in c[:5]), strict=True)
+        return tuple(Event(VERBS[verb], step, names[x], blocks[block], slot, tuple(next(runs)) if x < 0 else ())
+                     for verb, step, x, block, slot in rows)  # -1 is the last of the names, and of the blocks
+
     @cached_property
     def _all(self) -> tuple[Event, ...]:
-        c, runs = self.columns, iter(self.columns.slots.tolist())
-        blocks, names = [*c.blocks, None], [*self._names, ""]  # -1 is the last of each
-        rows = zip(c.verb.tolist(), c.step.tolist(), c.operand.tolist(), c.block.tolist(), c.slot.tolist(), strict=True)
-        return tuple(Event(VERBS[verb], step, names[x], blocks[block], slot, tuple(next(runs)) if x < 0 else ())
-                     for verb, step, x, block, slot in rows)
+        return self._made(0, len(self))
 
     def __len__(self):
         return len(self.columns.verb)
@@ -71,11 +76,8 @@ class Events(Sequence):
     def __getitem__(self, i):
         if "_all" in self.__dict__ or isinstance(i, slice):
             return self._all[i]
-        c, i = self.columns, range(len(self))[i]  # only this one: an explorer asks for those of a step
-        verb, step, x, block, slot = (int(column[i]) for column in c[:5])
-        slots = c.slots[np.count_nonzero(c.verb[:i] == CODE[RUN])].tolist() if x < 0 else ()
-        return Event(VERBS[verb], step, [*self._names, ""][x], c.blocks[block] if block >= 0 else None, slot,
-                     tuple(slots))
+        i = range(len(self))[i]
+        return self._made(i, i + 1)[0]  # no other: an explorer asks for those of a step
 
     def __iter__(self):
         return iter(self._all)

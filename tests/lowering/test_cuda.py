@@ -130,7 +130,7 @@ def test_mosaic_gpu_multiplies_where_the_copies_arrive(form, depth, compiler):
 # -- the benchmark, where there is no GPU to time it
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("case", gpu_benchmark.cases(256), ids=lambda case: case[0])
+@pytest.mark.parametrize("case", [*gpu_benchmark.cases(256)], ids=lambda case: case[0])
 def test_the_benchmark_checks_and_times_every_case(case, dialect, capsys, monkeypatch):
     monkeypatch.setattr(gpu_benchmark, "CALLS", 1)
     monkeypatch.setattr(gpu_benchmark, "median", lambda f: f() or 1e-3)

@@ -29,7 +29,7 @@ def public():
         yield from members(hidden, hidden.__name__)
 
 
-@pytest.mark.parametrize("path, thing", public(), ids=lambda p: p if isinstance(p, str) else "")
+@pytest.mark.parametrize("path, thing", [*public()], ids=lambda p: p if isinstance(p, str) else "")
 def test_it_says_what_it_is(path, thing):
     text = inspect.getdoc(thing) or ""
     # A dataclass without a docstring of its own gets its signature for one.

@@ -127,7 +127,7 @@ def test_an_accumulator_without_a_first_value_is_named_where_it_starts_and_mende
     *call, want = accumulator(nothing)
     _, [h] = heard(*call)
     assert (h.kind, h.operand, h.step, h.events) == ("uninitialised", "o", step, events)
-    assert h.message.endswith(read_first(ref)) and h.mend.startswith(f"Initialise {ref} in the first step")
+    assert h.message.endswith(read_first(ref)) and h.mend.startswith(f"Initialise {ref} ")
     assert call[0].trace(*call[1:]).schedule[events[0]][:2] == ("run", step)
     [said] = re.findall(r"@pl.when\((.*)\)\.$", h.mend)
     assert said == condition
@@ -215,6 +215,17 @@ def test_blocks_that_no_step_visits_are_spoken_of_once():
     assert [h.kind for h in found] == ["unvisited", "unwritten"]
     assert "o[2:4] and o[6:8] is never written" in found[1].message
     assert found[1].mend == "Write the whole block (o_ref[...] = …) in each visit."
+
+
+def test_what_an_earlier_visit_of_the_same_block_wrote_is_not_called_never_written():
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def _():
+            o_ref[...] = x_ref[...]
+    _, found = heard(pl.pallas_call(kernel, shape(8), grid=(2, 2), in_specs=[pl.BlockSpec((4,), lambda i, j: (j,))],
+                                    out_specs=pl.BlockSpec((4,), lambda i, j: (j,))), jnp.ones(8))
+    assert [h.kind for h in found] == ["revisit", "unwritten"]
+    assert "o[0:8] is not written in the last visit of its block" in found[1].message
 
 
 def test_what_two_memories_decide_only_together_is_put_down_to_both():
