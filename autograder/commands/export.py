@@ -10,7 +10,8 @@ SUMS = ("canvas", "nbgrader")  # these have one number for a unit
 
 def add(commands) -> None:
     p = command(commands, "export", "grades for a spreadsheet, Canvas, Gradescope",
-                "Writes the last results in a form that others read. A mark that is not known is an empty cell.\n\n"
+                "Writes the last results in a form that others read. A mark that is not known is an empty cell,\n"
+                "and where the form has no place for the reason, that is said here.\n\n"
                 "  csv         a row for each student and exercise\n"
                 "  canvas      Canvas's gradebook import: a column for each unit\n"
                 "  gradescope  a results.json for each student\n"
@@ -29,7 +30,7 @@ def add(commands) -> None:
 
 
 def run(options, console, errors) -> int:
-    from ..pages.export import FORMATS, RosterError, partial, read_roster, summed
+    from ..pages.export import FORMATS, RosterError, empty, partial, read_roster, summed
     course = course_of(options)
     reports = results_of(options, errors)
     try:
@@ -47,7 +48,7 @@ def run(options, console, errors) -> int:
     where = out / next(iter(files)) if len(files) == 1 else f"{many(len(files), 'file')} in {out}"
     console.print(f"written: {where}", markup=False, highlight=False, soft_wrap=True)
     notes = (summed(reports) if options.format == "gradescope" else
-             partial(reports, course) if options.format in SUMS else ())
+             [*empty(reports, course), *partial(reports, course)] if options.format in SUMS else ())
     for line in notes:
         errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     unknown = [r.student for r in reports if options.roster and r.student not in roster.rows]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from ..course.release import Course, Notebook
+from ..course.release import Course, Notebook, Test
 from ..exercise import EXERCISES, AnswerFailed, Trial
 from ..judge.checking import judge, limit
 from ..judge.handle import Handle
@@ -28,7 +28,7 @@ class Mark:
     """One exercise of one submission. `points` is None where the grader failed or a file is unreadable: no mark, not 0.
 
     `message` and `details` are those of the hidden trial that failed. `visible`: what the notebook's own check says of
-    the same answer, its message among it; {} if it passes there, None if it was not asked. Students get to see that.
+    the same answer, its message among it; {} if it passes there, None if that is not known. Students get to see that.
     """
 
     points: float | None
@@ -128,12 +128,15 @@ class Grader:
             one = len(unread) == 1 and len(submission.paths) < 2
             report.warnings += [why if one else f"{file}: {why}" for file, why in unread]
         elif submission.whole:
-            self._absent(read, unread, report)
+            report.warnings[:0] = self._absent(read, unread, report)  # before what was seen in the others
 
-    def _absent(self, read: Iterable[Notebook], unread: Unread, report: Report) -> None:
-        """The notebooks that no file was graded as. One that was not handed in earns 0; of one that is, or may be, in a
-        file that cannot be read, nothing is known. Such a file is the notebook whose name it has, else any of them.
+    def _absent(self, read: Iterable[Notebook], unread: Unread, report: Report) -> list[str]:
+        """The notebooks that no file was graded as; returns the warnings, each a cause and what follows from it.
+
+        One that was not handed in earns 0; of one that is, or may be, in a file that cannot be read, nothing is known.
+        Such a file is the notebook whose name it has, else any of them.
         """
+        warnings = []
         names = {n.name: n for n in self.course.notebooks}
         named = [names[Path(file).stem] for file, _ in unread if Path(file).stem in names]
         units = {n.unit for n in (*read, *named)}
@@ -145,15 +148,16 @@ class Grader:
             unknown.update(dict.fromkeys(may_be, f"{file}: {why}"))
             no_mark = (f". No mark for {', '.join(n.name for n in may_be)} until it is handed in again; the other "
                        "notebooks are graded") if may_be else ""
-            report.warnings.append(f"{file}: {why}{no_mark}")
+            warnings.append(f"{file}: {why}{no_mark}")
         for released in absent:
             if released not in unknown:
-                report.warnings.append(f"{released.name}.ipynb was not handed in")
+                warnings.append(f"{released.name}.ipynb was not handed in")
             for t in released.tests.values():
                 report.marks[t.number] = (Mark(None, t.points, "unreadable", unknown[released]) if released in unknown
                                           else Mark(0.0, t.points, "missing", "not handed in"))
         if unknown:
             report.status = "unreadable"
+        return warnings
 
 
 class _Workers:
@@ -201,38 +205,44 @@ class _Run:
         self.ran = 0  # how many steps the living worker has behind it
         self.skipped: dict[int, str] = {}  # steps that killed a worker
         self.failed: dict[str, tuple[str, dict]] = {}  # exercise -> how its answer cell ended, if not well
-        # Each cell may take its time once, but a notebook full of endless loops has to end some day.
+        # Each cell may take its time once, but a notebook full of endless loops has to end some day. What it takes to
+        # ask the notebook's own checks costs nobody a mark, so it has a time of its own.
         self.budget = 20 * grader.timeout
+        self.until = time.monotonic() + self.budget
+        self.asking = self.budget / 2
 
     def marks(self) -> dict[str, Mark]:
-        found, began = {}, time.monotonic()
+        found = {}
         for place, step in enumerate(self.steps):
             if step.test is None:
                 continue
-            if time.monotonic() - began > self.budget:
-                found[step.test.number] = Mark(0.0, step.test.points, "error",
-                                               f"the notebook as a whole took longer than {self.budget:g} s")
+            if self._over():
+                said = f"the notebook as a whole took longer than {self.budget:g} s"
+                found[step.test.number] = Mark(0.0, step.test.points, "error", said, {}, {"message": said})
                 continue
-            self._run_up_to(place, began)
-            found[step.test.number] = self._judge(step)
+            self._run_up_to(place)
+            found[step.test.number] = self._judge(place, step.test)
         return found
 
-    def _run_up_to(self, place: int, began: float) -> None:
+    def _over(self) -> bool:
+        return time.monotonic() > self.until
+
+    def _run_up_to(self, place: int) -> None:
         while self._lost() or self.ran < place:
             if self._lost():
                 self.worker, self.ran = self.workers.fresh(), 0
                 self.worker.fresh = False
             while self.ran < place and not self._lost():
-                self._run_cell(self.ran, over=time.monotonic() - began > self.budget)
+                self._run_cell(self.ran)
                 self.ran += 1
 
     def _lost(self) -> bool:
         """Whether the learner's names are gone: no worker yet, or it had to start anew."""
         return self.worker is None or self.worker.dead or self.worker.fresh
 
-    def _run_cell(self, place: int, over: bool) -> None:
+    def _run_cell(self, place: int) -> None:
         step = self.steps[place]
-        if step.test is not None or place in self.skipped or over:
+        if step.test is not None or place in self.skipped or self._over():
             return
         if step.exercise and not step.source:
             self.failed[step.exercise] = "missing", {}
@@ -248,8 +258,8 @@ class _Run:
         if step.exercise and kind != "ok":
             self.failed[step.exercise] = kind, body if isinstance(body, dict) else {}
 
-    def _judge(self, step: Step) -> Mark:
-        test, clock = step.test, Clock(self.grader.timeout)
+    def _judge(self, place: int, test: Test) -> Mark:
+        clock = Clock(self.grader.timeout)
         student = ""
         if test.student:
             try:
@@ -272,22 +282,35 @@ class _Run:
             self.worker.close()
             return Mark(None, test.points, "broken", f"the check of exercise {test.number} did not end")
         failed = trial.hidden and result.verdict in ("wrong", "error")
-        return self._mark(result, test, self._seen(test, student, clock) if failed else None)
+        return self._mark(result, test, self._seen(place, test, student) if failed else None)
 
-    def _seen(self, test, student: str, clock: Clock) -> Result | None:
-        """What the notebook's check says of an answer that failed a hidden trial; None if nothing is left of it."""
-        if self._lost():
-            return None
+    def _seen(self, place: int, test: Test, student: str) -> Result | None:
+        """What the notebook's check says of an answer that failed a hidden trial; None if there is no telling.
+
+        An answer that ended its process there, by an endless loop say, is made once more: it may do so here, too.
+        """
+        began = time.monotonic()
         try:
+            if self._lost():
+                if test.number in self.failed or self.asking < 0:
+                    return None
+                self._run_up_to(place)
+                if self._over():  # cells may have been left out
+                    self.worker.close()
+                    return None
             with limit(2 * WALL * self.grader.timeout):
-                result = judge(EXERCISES[test.number], RemoteHandle(self.worker, test.expression, clock),
+                result = judge(EXERCISES[test.number],
+                               RemoteHandle(self.worker, test.expression, Clock(self.grader.timeout)),
                                Trial(test.number, student=student))
         except TimeUp:
             self.worker.close()
             return None
+        finally:
+            self.asking -= time.monotonic() - began
+            self.until += time.monotonic() - began
         return result if result.verdict in ("right", "wrong", "error") else None
 
-    def _mark(self, result: Result, test, seen: Result | None) -> Mark:
+    def _mark(self, result: Result, test: Test, seen: Result | None) -> Mark:
         kind, body = self.failed.get(test.number, ("", {}))
         if result.verdict == "error" and kind:  # "name 'split' is not defined" is the consequence, not the cause
             if kind == "not done":
@@ -323,6 +346,11 @@ def clean(text: str, most: int = 20_000) -> str:
     """
     unwanted = r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
     return re.sub(unwanted, " ", text[:10 * most])[:most]
+
+
+def harmless(text: str) -> bool:
+    """Whether a text out of a hidden trial holds nothing that could be a value of it: no digit, nothing in quotes."""
+    return not re.search(r"""[\d"'\[\]{}]""", text)
 
 
 class RemoteHandle(Handle):

@@ -154,10 +154,32 @@ def _unknown(report: Report) -> list[str]:
     return [number for number, m in report.marks.items() if m.points is None]
 
 
+def _why(report: Report) -> str:
+    """Why marks of a report are not known, and how to go on."""
+    causes = [m.message for m in report.marks.values() if m.points is None] or report.warnings
+    do = ("Ask for the file once more, grade it and export again" if report.status == "unreadable" else
+          "That is the grader's own fault: see `autograder doctor`, grade and export again")
+    return f"{'; '.join(clean(c, 200) for c in dict.fromkeys(causes)) or report.status}. {do}"
+
+
 def summed(reports: list[Report]) -> list[str]:
-    """Whose score in Gradescope will be a sum of some marks only, since the others are not known, in words."""
+    """Whose score in Gradescope will be a sum of some marks only, or of none, since others are not known, in words."""
     return [f"{clean(r.student)}: no mark is known for {', '.join(unknown)}. Gradescope will show the sum of the "
-            "others as the score" for r in reports if (unknown := _unknown(r)) and len(unknown) < len(r.marks)]
+            f"others as the score. {_why(r)}" if len(unknown) < len(r.marks) else
+            f"{clean(r.student)}: no mark is known. Gradescope gets a 0, which it shows to you alone. {_why(r)}"
+            for r in reports if (unknown := _unknown(r)) or not r.marks]
+
+
+def empty(reports: list[Report], course: Course) -> list[str]:
+    """Whose cells are empty because a mark is not known, in words: else nobody would see it among hundreds."""
+    found, all_units = [], _units(reports, course)
+    for r in reports:
+        units = [unit for unit in all_units for n in course.notebooks if n.unit == unit and any(
+            t.number in r.marks and r.marks[t.number].points is None for t in n.tests.values())]
+        if units or not r.marks:
+            where = f"the cell of {' and of '.join(dict.fromkeys(units))}" if units else "every cell"
+            found.append(f"{clean(r.student)}: {where} is empty, for no mark is known. {_why(r)}")
+    return found
 
 
 def partial(reports: list[Report], course: Course) -> list[str]:

@@ -2,7 +2,8 @@
 
 One HTML file that needs nothing else: no network, no script. Hidden trials stay hidden unless `reveal`: what is shown
 is what the notebook's own check says of the same answer (Mark.visible), and of an answer that passes it no more than
-that hidden trials failed. The template escapes all that comes from a report; a student may have written it.
+that hidden trials failed; only then is there talk of them. The template escapes all that comes from a report, which a
+student may have written.
 """
 import builtins
 import contextlib
@@ -19,10 +20,11 @@ from pallas_lite.errors import many
 
 from ..course.release import Course, Notebook
 from ..exercise import EXERCISES
-from ..grading.grade import Mark, Report, clean
+from ..grading.grade import Mark, Report, clean, harmless
 from ..grading.report import SIGNS, write_atomic
 from ..grading.transplant import MOST_STAMP, Unreadable, load
 from ..judge.result import draw
+from ..sandbox.remote import OVERRUN
 
 WORDS = {"right": "right", "wrong": "not right yet", "error": "your code stopped", "not done": "not done yet",
          "missing": "not handed in", "unreadable": "could not be read", "broken": "could not be checked"}
@@ -31,6 +33,8 @@ OTHER = {"nudge", "schedule", "timeline", "message"}  # details with a place of 
 HINT = re.compile(r"<details>\s*<summary>\s*(Hint [123][^<]*)</summary>(.*?)</details>", re.DOTALL)
 PASSES = ("Your answer passes the check in the notebook, but not the hidden trials: they take other sizes and other "
           "numbers. Which case does the notebook's check not try? Think of the smallest, and of odd ones.")
+SOMEWHERE = "When it was graded, this happened. Run the check in the notebook: it may show it, too."
+THERE_TOO = "In the notebook it does not end in time either: run it there, and see at which line it is stopped."
 WITHHELD = re.compile(r"(too high|too low|not right)\.$")  # how judge/ ends them, to give no value away
 FAULT = "This could not be checked. It is the grader's fault, not yours, and it is no mark: your teacher can see it."
 
@@ -150,7 +154,8 @@ def _parts(mark: Mark, reveal: bool):
         yield _part({"message": mark.message})
     if mark.verdict in ("wrong", "error"):
         if mark.visible:
-            yield _part(mark.visible)
+            there_too = {"nudge": THERE_TOO} if mark.visible.get("message") == OVERRUN else {}
+            yield _part(mark.visible | there_too)
         else:
             yield _redacted(mark)
         if reveal and (hidden := _hidden(mark)):
@@ -183,23 +188,22 @@ def _part(told: dict[str, str]) -> dict[str, Any]:
 
 
 def _redacted(mark: Mark) -> dict[str, Any]:
-    """What may be said of a hidden trial alone: nothing with a number or a text that came out of it."""
-    began = PASSES if mark.visible == {} else "On a hidden trial:"
+    """What may be said of a hidden trial alone: nothing with a number or a text that came out of it.
+
+    Where it is not known what the notebook's check says (Mark.visible is None), it may have been no hidden one.
+    """
+    began = PASSES if mark.visible == {} else SOMEWHERE
     message = mark.message
     if mark.verdict == "error":
         name = message.partition(":")[0]
         known = isinstance(getattr(builtins, name, None), type)  # else a student may have made it up, to carry numbers
-        message = message if _harmless(message) and message.startswith("your code ") else \
+        message = message if harmless(message) and message.startswith("your code ") else \
             f"Your code raised {'an' if name[:1] in 'AEIOU' else 'a'} {name}." if known else "Your code stopped."
         line = {"your line": mark.details.get("your line", "")}
         return _part({"message": f"{began}\n{message}", **line})
-    shown = message if _harmless(message) and not message.startswith(("Your answer gives", "What your loop")) else ""
+    shown = message if harmless(message) and not message.startswith(("Your answer gives", "What your loop")) else ""
     nudge = mark.details.get("nudge", "")
-    return _part({"message": f"{began}\n{shown}".strip(), "nudge": nudge if _harmless(nudge) else ""})
-
-
-def _harmless(text: str) -> bool:
-    return not re.search(r"""[\d"'\[\]{}]""", text)
+    return _part({"message": f"{began}\n{shown}".strip(), "nudge": nudge if harmless(nudge) else ""})
 
 
 @functools.lru_cache(1000)  # many students make the same slip, and a picture takes a tenth of a second

@@ -11,12 +11,14 @@ from autograder.__main__ import main
 from autograder.course.release import Notebook
 from autograder.grading.grade import Mark, Report
 from autograder.grading.report import cell, write
-from autograder.pages.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, partial, read_roster, summed
+from autograder.pages.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, empty, partial, read_roster, summed
 
 from . import little_course as little
 
 EVIL = '=HYPERLINK("http://evil.example","张伟")'
 NOBODY = Roster({})
+CUT = "the file is cut off. Ask for the file once more, grade it and export again"
+OOPS = "oops. That is the grader's own fault: see `autograder doctor`, grade and export again"
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,8 @@ def test_gradescope_gets_a_results_file_for_each_and_no_hidden_trial(course):
     assert "No mark yet for 90.2: the score is the sum of the others." in dan["output"] and "yet" not in evil["output"]
     assert all(p["stdout_visibility"] == "hidden" for p in (ada, evil, cut, dan))
     assert summed(reports()) == [
-        "dan: no mark is known for 90.2. Gradescope will show the sum of the others as the score"]
+        f"cut: no mark is known. Gradescope gets a 0, which it shows to you alone. {CUT}",
+        f"dan: no mark is known for 90.2. Gradescope will show the sum of the others as the score. {OOPS}"]
 
 
 @pytest.mark.parametrize("text", ["=1+1", " +1", "-cmd", "@x", "\t=1", "\r=1", "\u200b=1", "＝1", "a\n=1"])
@@ -164,7 +167,10 @@ def test_other_results_are_exported_into_their_own_folder(course, tmp_path, monk
     given = ["--release", course.release, "--checks", *course.checks, "--results", "trial"]
     write(reports(), tmp_path / "trial")
     assert main(["export", "--format", "canvas", *given]) == 0
-    assert "handed in" not in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "handed in" not in err
+    assert err == (f"! cut: every cell is empty, for no mark is known. {CUT}\n"
+                   f"! dan: the cell of {little.UNIT} is empty, for no mark is known. {OOPS}\n")
     monkeypatch.setattr("autograder.pages.export.partial", lambda reports, course: ["ada: only first"])
     assert main(["export", "--format", "canvas", *given]) == 0
     assert "! ada: only first" in capsys.readouterr().err
@@ -191,6 +197,9 @@ def test_one_notebook_alone_is_marked_out_of_its_own_points_and_named(course):
         return [row[5] for row in rows(FORMATS["canvas"](some, two, NOBODY)["canvas.csv"])[1:]]
     assert canvas(loose[:2]) == ["3", "3", "3"]
     assert canvas([full, *loose[:2]]) == ["10", "10", "3", "3"]
+    unread = {n: Mark(None, p, "unreadable", "first.ipynb: empty") for n, p in little.POINTS.items()}
+    (line,) = empty([Report("cy", ["a"], "0", "unreadable", unread), full], two)
+    assert line.startswith(f"cy: the cell of {whole.unit} is empty, for no mark is known. first.ipynb: empty. Ask ")
     (line,) = partial([full, *loose], two)
     assert line.startswith(f"a, b, c and 2 more: only first of {whole.unit} was handed in")
     assert not partial(reports(), two)

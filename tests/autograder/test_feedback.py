@@ -15,7 +15,9 @@ from autograder.judge.checking import judge
 from autograder.judge.handle import LocalHandle
 from autograder.judge.predict import Asked
 from autograder.judge.result import draw
+from autograder.nbgrader.shown import card
 from autograder.pages.feedback import folder_name, page, said, write_pages
+from autograder.sandbox.remote import OVERRUN
 
 from . import little_course as little
 
@@ -94,14 +96,26 @@ def test_what_the_notebooks_check_says_is_shown_and_the_hidden_trial_only_when_r
     (wrong({}, message="Your answer gives a value of type Five."), "passes the check in the notebook"),
     (wrong({}, "error", "ZeroDivisionError: 5 / 0 in 777"), "Your code raised a ZeroDivisionError."),
     (wrong({}, "error", "FiveError: N = 5"), "Your code stopped."),
-    (wrong(None, "error", "your code ran past the time limit"), "ran past the time limit"),
+    (wrong({}, "error", OVERRUN), f"and of odd ones.\n{OVERRUN}"),
+    (wrong(None, "error", OVERRUN), f"it may show it, too.\n{OVERRUN}"),
     (wrong(None, "error", "your code ended Python (exit status 5)"), "Your code stopped."),
+    (wrong(None, "error", "FiveError: N = 5"), "Your code stopped."),
 ])
 def test_of_a_hidden_trial_alone_no_number_is_told(course, mark, says):
     shown = page(report(marks=marks(**{"90_1": mark})), course)
     assert says in shown and "hint <em>1</em>" in shown
-    for words in ("777", "N = 5", "step 5", "5 steps", "Five", "status 5", "5 / 0"):
-        assert words not in shown
+    assert ("hidden trial" in shown) == (mark.visible == {})  # else it may have been no hidden one
+    for text in (shown, card("90.1", mark, for_student=True)):
+        for words in ("777", "N = 5", "step 5", "5 steps", "Five", "status 5", "5 / 0"):
+            assert words not in text
+
+
+def test_what_does_not_end_in_the_notebook_either_is_told_as_that(course):
+    mark = wrong({"message": OVERRUN}, "error", OVERRUN, {})
+    shown = page(report(marks=marks(**{"90_1": mark})), course)
+    assert OVERRUN in shown and "In the notebook it does not end in time either" in shown
+    assert "hidden trial" not in shown
+    assert "does not end in time either" not in page(report(marks=marks(**{"90_1": wrong(SEEN)})), course)
 
 
 def test_a_student_can_write_nothing_into_the_page_but_text(course):

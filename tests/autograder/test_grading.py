@@ -18,9 +18,14 @@ import psutil
 import pytest
 
 from autograder.__main__ import VERBS, main
+from autograder.course.release import Course
 from autograder.grading.batch import BatchError
 from autograder.grading.cluster import Cluster
+from autograder.grading.grade import Grader, Report, _Run, _Workers
 from autograder.grading.report import LEGEND, SIGNS
+from autograder.grading.transplant import transplant
+from autograder.sandbox.bubblewrap import find_sandbox, make_stage
+from autograder.sandbox.remote import OVERRUN
 from tests.conftest import open_to_all
 
 from . import little_course as little
@@ -66,6 +71,8 @@ def submissions():
         "ends_when_called": (little.notebook(right | {
             "90.1": "def loop(*_):\n    import os\n    os.kill(os.getpid(), 11)",
             "90.3": "def double(x):\n    while True: pass"}), [0, 1, 0, 4]),
+        "endless_from_five": (little.notebook(right | {
+            "90.1": right["90.1"].replace("    for i", "    while N > 4: pass\n    for i")}), [0, 1, 3, 4]),
         "patches_the_grader": (little.notebook({"90.1": PATCHER + "def loop(*_): pass", "90.2": "time = 9",
                                                 "90.3": "def double(x): return x"}), [0, 0, 0, 0]),
         "odd_but_right": (little.notebook(right | {
@@ -140,8 +147,34 @@ def test_a_mark_tells_what_the_notebooks_own_check_says(graded):
     assert hidden["details"]["smallest failing case"] == "N = 5" and hidden["visible"] == {}
     forged = graded[1]["patches_the_grader"]["marks"]["90.1"]
     assert forged["visible"]["smallest failing case"] == "N = 1" and forged["visible"]["message"]
-    assert graded[1]["ends_when_called"]["marks"]["90.1"]["visible"] is None  # nothing was left of it to ask
     assert graded[1]["all_right"]["marks"]["90.1"]["visible"] is None
+
+
+def test_an_answer_that_ended_its_process_on_hidden_trials_is_asked_again_in_another(graded):
+    dies = graded[1]["ends_when_called"]["marks"]
+    assert dies["90.1"]["visible"] == {"message": "your code made Python crash (SIGSEGV)"}
+    assert dies["90.3"]["visible"]["message"] == OVERRUN and dies["90.4"]["points"] == 4
+    hangs = graded[1]["endless_from_five"]["marks"]
+    assert hangs["90.1"]["message"] == OVERRUN and hangs["90.1"]["visible"] == {} and hangs["90.4"]["points"] == 4
+
+
+@pytest.mark.parametrize("left, visible", [(20, {"message": OVERRUN}), (-1, None)])
+def test_what_asking_the_notebooks_check_takes_costs_no_later_mark(options, tmp_path, left, visible):
+    """It has a time of its own. When that is spent, nothing is asked, and nothing lost."""
+    course = Course(str(options[1]), (options[3],))
+    answers = little.RIGHT | {"90.1": "def loop(*_):\n    while True: pass"}
+    stage = make_stage(tmp_path / "stage")
+    open_to_all(tmp_path)
+    grader = Grader(course, find_sandbox(stage), timeout=1)
+    steps, _ = transplant(course.notebooks[0], little.notebook(answers))
+    with _Workers(grader.sandbox) as workers:
+        run = _Run(grader, workers, steps, Report("ann", [], ""))
+        run.asking, until = left, run.until
+        marks = run.marks()
+    assert ([marks[n].points for n in NUMBERS], marks["90.1"].visible) == ([0, 1, 3, 4], visible)
+    took = run.until - until  # on the visible check: at least its second of processor time
+    assert took >= 1 if visible else took < 1
+    assert left - run.asking == pytest.approx(took, abs=0.1)
 
 
 def test_the_batch_says_that_something_was_unreadable_and_shows_a_row_for_each(graded):

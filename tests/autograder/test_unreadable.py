@@ -86,6 +86,13 @@ def test_a_spare_file_that_cannot_be_read_costs_nothing(grade):
     assert (report.status, report.points) == ("graded", 30) and report.warnings == ["mine.ipynb: the file is empty"]
 
 
+def test_the_cause_stands_before_what_was_seen_in_the_other_files(grade):
+    text = of(90).replace(b'"ex-90-2"', b'"gone"')
+    report = grade(**{NAMES[0]: text, NAMES[1]: of(91)[:1500], NAMES[2]: of(92)})
+    assert len(report.warnings) > 1 and report.warnings[0] == f"91_little.ipynb: {CUT}. No mark for 91_little {LATER}"
+    assert note(report).startswith("91_little.ipynb: ")
+
+
 def test_without_any_that_can_be_read_nothing_is_known(grade):
     report = grade(**{NAMES[0]: b"", "mine": b"{"})
     assert (report.status, report.marks) == ("unreadable", {})
