@@ -5,7 +5,6 @@ Hostile submissions, and those that met with an accident, are in tests/hostile.
 Marks are in the order of the little course's exercises: 90.1 a loop (2), 90.2 a number (1), 90.3 a function (3),
 90.4 a kernel (4).
 """
-import contextlib
 import json
 import os
 import re
@@ -14,7 +13,6 @@ import sys
 from pathlib import Path
 
 import nbformat
-import psutil
 import pytest
 
 from autograder.__main__ import VERBS, main
@@ -27,6 +25,7 @@ from autograder.grading.transplant import transplant
 from autograder.sandbox.bubblewrap import find_sandbox, make_stage
 from autograder.sandbox.remote import OVERRUN
 from tests.conftest import open_to_all
+from tests.survivors import survivors
 
 from . import little_course as little
 
@@ -316,13 +315,7 @@ def test_without_a_sandbox_it_refuses_and_names_the_ways_out(tmp_path, options):
 
 
 def test_nothing_survives_a_batch(graded):
-    """Sandboxes of tests that run meanwhile are not meant: those have a Python above them that waits."""
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            line = process.cmdline()
-            if "autograder.worker" in line and str(ROOT) in line:
-                above = [p for p in process.parents() if "autograder.worker" not in p.cmdline()]
-                assert any("python" in p.exe() for p in above), line
+    assert not survivors()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has both ways to lock code in")

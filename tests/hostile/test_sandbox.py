@@ -1,12 +1,18 @@
 """What the sandbox itself promises, asked of it directly, and in both ways of locking code in where root runs it."""
+import contextlib
+import json
 import os
+import subprocess
+import sys
 import time
 
+import psutil
 import pytest
 
 from autograder.sandbox.bubblewrap import Limits, Sandbox, make_stage
 from autograder.sandbox.remote import Clock, Worker, WorkerDied, memory_of
 from tests.conftest import open_to_all
+from tests.survivors import has_a_grader, of_a_sandbox, survivors
 
 pytestmark = pytest.mark.classroom
 HOARD = """import os, time
@@ -91,3 +97,34 @@ def test_many_processes_cannot_use_more_memory_than_is_allowed_together(tmp_path
         assert memory_of(worker._process.pid) == 0
     finally:
         worker.close()
+
+
+START = "import json, subprocess, sys, time; print(subprocess.Popen(*map(json.loads, sys.argv[1:]), " \
+    "start_new_session=True).pid, flush=True); time.sleep(600)"
+
+
+@MODES
+def test_a_sandbox_that_outlives_its_grader_is_a_survivor(tmp_path, mode):
+    """Made by hand: without the order to end with its parent, and with a pipe that stays open."""
+    command = Sandbox(make_stage(tmp_path / "stage"), mode).command()
+    open_to_all(tmp_path)
+    command.remove("--die-with-parent")
+    grader = subprocess.Popen([sys.executable, "-c", START, json.dumps(command)], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True)
+    sandbox = psutil.Process(int(grader.stdout.readline()))
+    try:
+        while not [worker := p for p in sandbox.children(recursive=True) if "python" in p.exe()]:
+            time.sleep(0.1)
+        assert of_a_sandbox(sandbox) and of_a_sandbox(worker) and has_a_grader(sandbox) and has_a_grader(worker)
+        grader.kill()
+        grader.wait()
+        assert sandbox.is_running() and worker.is_running()
+        assert not has_a_grader(sandbox) and not has_a_grader(worker)
+        assert {sandbox, worker} <= {*survivors(patience=0)}
+    finally:
+        for process in (*sandbox.children(recursive=True), sandbox):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        grader.kill()
+        grader.communicate()
+    assert not survivors()
