@@ -95,7 +95,8 @@ def _packages(lock: Path) -> Iterator[Finding]:
                       + (" …" if len(rest) > 5 else ""), mend)
     if not core and not rest:
         versions = ", ".join(f"{n} {importlib.metadata.version(n)}" for n in ("jax", "numpy"))
-        yield Finding("packages", GOOD, f"{versions}; all {count} as locked")
+        others = f" (the lock has {len(asked)}, for all systems and Pythons)" * (count < len(asked))
+        yield Finding("packages", GOOD, f"{versions}; all {count} as locked{others}")
 
 
 def course_id(course: Course) -> str:

@@ -36,6 +36,9 @@ c.Autograde.autograde_preprocessors = ["autograder.nbgrader.autograde.SaveMarks"
 # In feedback for students nothing shows what hidden trials found.
 c.GenerateFeedback.preprocessors = [GetGrades, "autograder.nbgrader.autograde.StudentView", CSSHTMLHeaderPreprocessor]
 
+# No exchange is what most have; Formgrader's log need not complain of it at each page.
+c.ExchangeFactory.list = "autograder.nbgrader.exchange.Listing"
+
 c.Execute.timeout = 60  # seconds a cell, for the Validate button; the first one imports jax
 
 # Jupyter would let JUPYTER_CONFIG_PATH, which names this file, win over the instructor's own.

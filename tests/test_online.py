@@ -63,21 +63,23 @@ def test_every_notebook_begins_with_it():
 
 
 def test_the_readme_has_the_buttons_of_the_address(tmp_path):
-    text, made = online.readme(ROOT, sorted(p.relative_to(ROOT / "notebooks").as_posix()
-                                            for p in (ROOT / "notebooks").glob("*/*.ipynb")))
+    released = sorted((ROOT / "notebooks").glob("*/*.ipynb"))
+    count = sum(cell.id.startswith("test-") for path in released for cell in nbformat.read(path, as_version=4).cells)
+    text, made = online.readme(ROOT, [p.relative_to(ROOT / "notebooks").as_posix() for p in released], count)
     assert text == made, "make build"
-    (tmp_path / "README.md").write_text("a\n<!-- buttons -->\nold\n<!-- /buttons -->\nz\n")
+    (tmp_path / "README.md").write_text("There are 3 exercises.\n<!-- buttons -->\nold\n<!-- /buttons -->\nz\n")
     project = '[project]\nname = "x"\n[project.urls]\nRepository = "{}"\n'
     (tmp_path / "pyproject.toml").write_text(project.format(f"{GITHUB}.git/"))
-    made = online.readme(tmp_path, [FIRST, "unit4/11_attention.ipynb"])[1]
-    assert "old" not in made and made.startswith("a\n<!-- buttons -->\n") and made.endswith("<!-- /buttons -->\nz\n")
+    made = online.readme(tmp_path, [FIRST, "unit4/11_attention.ipynb"], 12)[1]
+    assert "old" not in made and made.startswith("There are 12 exercises.\n<!-- buttons -->\n")
+    assert made.endswith("<!-- /buttons -->\nz\n")
     links = re.findall(r"\]\((https:[^)]+)\)(?!\])", made)
     colab = "https://colab.research.google.com/github/someone/course/blob/main/notebooks/"
     assert links == [
         f"https://mybinder.org/v2/gh/someone/course/main?urlpath=lab%2Ftree%2Fnotebooks%2F{FIRST.replace('/', '%2F')}",
         colab + FIRST, colab + FIRST, f"{colab}unit4/11_attention.ipynb"]
     (tmp_path / "pyproject.toml").write_text(project.format("https://example.org/course"))
-    made = online.readme(tmp_path, [FIRST])[1]  # Colab opens notebooks of GitHub alone
+    made = online.readme(tmp_path, [FIRST], 12)[1]  # Colab opens notebooks of GitHub alone
     assert "/v2/git/https%3A%2F%2Fexample.org%2Fcourse/main" in made and "colab" not in made
 
 

@@ -131,7 +131,8 @@ def make_venv(venv: Path) -> None:
 
 def install(venv: Path, lock_fd: int) -> None:
     total = len(re.findall(r"^\w.*==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
-    say(f"Installing the {total} pinned packages (1 GB on disk; a minute or more the first time)")
+    say(f"Installing the pinned packages: of {total}, those for this system (1 GB on disk; a minute or more the first "
+        "time)")
     (venv / "course-stamp").write_text("installing")
     # --no-deps: the lock is complete. --no-compile: Python compiles what it imports; compiling all of it ahead takes
     # a third of the install. --only-binary: a missing wheel is a clear message now, not a failed C++ build later.

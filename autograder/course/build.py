@@ -95,23 +95,28 @@ def build(root: Path, out: Path | None = None, exercises: Mapping[str, Any] | No
             # Once more, now that it is known to be sound, to bring the gradebook up to date.
             generate(root, source, Path(temporary, "again"), units, gradebook=True)
             replace(source, root / ".nbgrader" / "source")
-            before, text = online.readme(root, [chapter.file for chapter in chapters])
+            before, text = _readme(root, chapters)
             if text != before:
                 (root / "README.md").write_text(text, encoding="utf-8")
-                say("README.md: the buttons changed")
+                say("README.md: changed")
         return replace(release, root / "notebooks" if out is None else Path(out).resolve(), say)
 
 
 def outdated(root: Path, exercises: Mapping[str, Any] | None = None) -> list[str]:
     """The files, relative to root, that a build would change, add or remove."""
     root = Path(root).resolve()
+    exercises = registered() if exercises is None else exercises
     with tempfile.TemporaryDirectory(prefix="pallas-lite-") as temporary:
         fresh = Path(temporary, "notebooks")
         build(root, fresh, exercises)
         stale = sorted(f"notebooks/{file}" for file in _notebooks(fresh) | _notebooks(root / "notebooks")
                        if not _same(fresh / file, root / "notebooks" / file))
-        before, text = online.readme(root, sorted(_notebooks(fresh)))
+        before, text = _readme(root, read_course(root, exercises))
         return stale + ["README.md"] * (text != before)
+
+
+def _readme(root: Path, chapters: list[Chapter]) -> tuple[str, str]:
+    return online.readme(root, [chapter.file for chapter in chapters], sum(len(c.exercises) for c in chapters))
 
 
 def registered() -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from nbformat import NotebookNode
 INSTALL = "install"  # the id of the first cell; grading leaves it out
 BRANCH = "main"
 BUTTONS = re.compile(r"(?<=<!-- buttons -->\n).*?(?=<!-- /buttons -->)", re.DOTALL)
+COUNT = re.compile(r"(?<=There are )\d+(?= exercises)")
 
 # Plain Python, not %pip: whatever reads our cells parses them. A package that was imported before pip replaced it stays
 # the old one until the session starts anew.
@@ -80,9 +81,10 @@ def buttons(address: str, notebooks: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def readme(root: Path, notebooks: Iterable[str]) -> tuple[str, str]:
-    """README.md as it is, and with the buttons that belong there; both are "" where there is no README."""
+def readme(root: Path, notebooks: Iterable[str], exercises: int) -> tuple[str, str]:
+    """README.md as it is, and with the buttons and the number of exercises that belong there; both are "" where there
+    is no README."""
     path = root / "README.md"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     made = buttons(repository(root), notebooks)
-    return text, BUTTONS.sub(lambda _: made, text)
+    return text, COUNT.sub(str(exercises), BUTTONS.sub(lambda _: made, text))

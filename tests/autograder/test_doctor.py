@@ -46,6 +46,17 @@ def test_another_jax_is_named_with_the_way_out(options, capsys, monkeypatch):
     assert any("jax 0.9.1 (==" in line for line in rest) and any("requirements.lock" in line for line in rest)
 
 
+def test_the_count_of_packages_is_that_of_the_lock(tmp_path):
+    lock = tmp_path / "requirements.lock"
+    numpy, jax = (f"{name}=={importlib.metadata.version(name)}" for name in ("numpy", "jax"))
+    lock.write_text(f"# made\n{numpy}\n{jax} ; sys_platform == 'none'\n")
+    (found,) = doctor._packages(lock)
+    assert found.state == doctor.GOOD
+    assert found.what.endswith("; all 1 as locked (the lock has 2, for all systems and Pythons)")
+    lock.write_text(f"{numpy}\n{jax}\n")
+    assert next(doctor._packages(lock)).what.endswith("; all 2 as locked")
+
+
 def test_a_file_that_hides_a_package_is_named(options, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "numpy.py").write_text("1/0")

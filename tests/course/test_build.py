@@ -42,6 +42,17 @@ def test_a_notebook_names_its_kernel_and_no_python_version(course):
     assert "version" not in metadata.language_info
 
 
+def test_the_readme_counts_the_exercises(course):
+    readme = course.root / "README.md"
+    readme.write_text("There are 70 exercises.\n")
+    course.build(out=course.root / "elsewhere")  # which writes nothing else
+    assert readme.read_text() == "There are 70 exercises.\n"
+    course.build()
+    assert readme.read_text() == "There are 2 exercises.\n" and outdated(course.root, POINTS) == []
+    readme.write_text("There are 1 exercises.\n")
+    assert outdated(course.root, POINTS) == ["README.md"]
+
+
 def test_two_builds_are_the_same_bytes_wherever_they_run(course, tmp_path, monkeypatch):
     course.build()
     first = course.released.read_bytes(), course.held.read_bytes()

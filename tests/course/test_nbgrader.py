@@ -1,7 +1,13 @@
 """Real nbgrader on a release: `validate`, and `autograde` of a real chapter. More of it: test_gradebook.py."""
+import logging
+
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
+from nbgrader.apps.api import NbGraderAPI
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import LoggingConfigurable
+from traitlets.config.loader import PyFileConfigLoader
 
 from autograder.course.build import build, registered
 
@@ -37,6 +43,21 @@ def test_validate_tells_right_from_unfinished(tmp_path):
         done = course.nbgrader("validate", str(path), cwd=tmp_path)
         assert done.returncode == 0, done.stderr  # nbgrader's own way: the verdict is in the text alone
         assert ("Success! Your notebook passes all the tests." in done.stdout) is passes, done.stdout
+
+
+@pytest.mark.parametrize("there, level", [(False, "INFO"), (True, "CRITICAL")])
+def test_formgrader_takes_a_machine_without_an_exchange_for_no_fault(tmp_path, monkeypatch, caplog, there, level):
+    """As it does for each of its pages. An exchange that cannot be used is one still."""
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    config = PyFileConfigLoader("nbgrader_config.py", path=str(ROOT / "autograder")).load_config()
+    config.Exchange.root = str(tmp_path / "exchange")
+    (tmp_path / ("exchange" if there else "none")).touch()  # a file is no folder
+    log = logging.getLogger("formgrader")
+    with caplog.at_level("INFO", log.name):
+        server = LoggingConfigurable(config=config, log=log)
+        api = NbGraderAPI(CourseDirectory(parent=server), parent=server)
+    assert api.exchange_missing
+    assert [r.levelname for r in caplog.records if "exchange" in r.getMessage()] == [level]
 
 
 # The real course

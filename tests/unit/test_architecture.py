@@ -34,7 +34,7 @@ PARTS = {
         mutants
         grading.machine grading.needed grading.transplant grading.submissions
         grading.grade grading.child grading.batch grading.cluster grading.report grading.store
-        nbgrader.gradebook nbgrader.shown nbgrader.autograde
+        nbgrader.exchange nbgrader.gradebook nbgrader.shown nbgrader.autograde
         pages.feedback pages.export pages.similar pages.alike
         doctor
         commands
