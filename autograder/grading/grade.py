@@ -294,9 +294,12 @@ class _Run:
             if self._lost():
                 if test.number in self.failed or self.asking < 0:
                     return None
+                skipped, failed, told = dict(self.skipped), dict(self.failed), len(self.report.warnings)
                 self._run_up_to(place)
-                if self._over():  # cells may have been left out
-                    self.worker.close()
+                if self._over() or (*skipped, *failed) != (*self.skipped, *self.failed):  # a cell was left out
+                    self.skipped, self.failed = skipped, failed
+                    del self.report.warnings[told:]
+                    self.worker.close()  # for the next exercise all run again
                     return None
             with limit(2 * WALL * self.grader.timeout):
                 result = judge(EXERCISES[test.number],

@@ -177,8 +177,9 @@ def empty(reports: list[Report], course: Course) -> list[str]:
         units = [unit for unit in all_units for n in course.notebooks if n.unit == unit and any(
             t.number in r.marks and r.marks[t.number].points is None for t in n.tests.values())]
         if units or not r.marks:
-            where = f"the cell of {' and of '.join(dict.fromkeys(units))}" if units else "every cell"
-            found.append(f"{clean(r.student)}: {where} is empty, for no mark is known. {_why(r)}")
+            where = (f"the cell of {' and of '.join(dict.fromkeys(units))} is empty, since not all its marks are known"
+                     if units else "every cell is empty, since no mark is known")
+            found.append(f"{clean(r.student)}: {where}. {_why(r)}")
     return found
 
 

@@ -169,8 +169,8 @@ def test_other_results_are_exported_into_their_own_folder(course, tmp_path, monk
     assert main(["export", "--format", "canvas", *given]) == 0
     err = capsys.readouterr().err
     assert "handed in" not in err
-    assert err == (f"! cut: every cell is empty, for no mark is known. {CUT}\n"
-                   f"! dan: the cell of {little.UNIT} is empty, for no mark is known. {OOPS}\n")
+    assert err == (f"! cut: every cell is empty, since no mark is known. {CUT}\n"
+                   f"! dan: the cell of {little.UNIT} is empty, since not all its marks are known. {OOPS}\n")
     monkeypatch.setattr("autograder.pages.export.partial", lambda reports, course: ["ada: only first"])
     assert main(["export", "--format", "canvas", *given]) == 0
     assert "! ada: only first" in capsys.readouterr().err
@@ -199,7 +199,8 @@ def test_one_notebook_alone_is_marked_out_of_its_own_points_and_named(course):
     assert canvas([full, *loose[:2]]) == ["10", "10", "3", "3"]
     unread = {n: Mark(None, p, "unreadable", "first.ipynb: empty") for n, p in little.POINTS.items()}
     (line,) = empty([Report("cy", ["a"], "0", "unreadable", unread), full], two)
-    assert line.startswith(f"cy: the cell of {whole.unit} is empty, for no mark is known. first.ipynb: empty. Ask ")
+    assert line.startswith(f"cy: the cell of {whole.unit} is empty, since not all its marks are known. "
+                           "first.ipynb: empty. Ask for the file once more")
     (line,) = partial([full, *loose], two)
     assert line.startswith(f"a, b, c and 2 more: only first of {whole.unit} was handed in")
     assert not partial(reports(), two)
