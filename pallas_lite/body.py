@@ -23,7 +23,7 @@ from .errors import BlockIndexError, PallasLiteError, SpecError, many, takes
 from .jaxprs import count, count_work, overwritten_first
 from .memory import garbage_value
 from .refs import Cell, Ref, TracedMemory
-from .tracer_errors import KINDS, said_plainly
+from .tracer_errors import say_plainly
 
 # A step computes what the kernel says. XLA's algebra would make a choice of `x * mask`, and hide that 0 · NaN is NaN.
 AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
@@ -275,8 +275,9 @@ def run_kernel(kernel, unflatten, refs, ids, grid, silent=None):
     with at_position(ids, grid, silent):
         try:
             out = kernel(*args, **kwargs)
-        except KINDS as error:
-            raise said_plainly(kernel_name(kernel), error) from None
+        except Exception as error:
+            say_plainly(kernel_name(kernel), error)
+            raise
     if out is not None:
         raise SpecError(f"{kernel_name(kernel)} returns a value; a kernel returns nothing and writes its results into "
                         "its output refs (o_ref[...] = ...).")

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import specs as _specs
 from .body import kernel_name, parameter_names
-from .errors import NotSupportedError, SpecError
+from .errors import NotSupportedError, SpecError, expect, mend_of
 from .memory import InterpretParams
 from .specs import Grid, GridSpec, ScratchShapes, Shapes, Specs
 from .traced import Traced
@@ -58,7 +58,7 @@ def pallas_call(kernel: Kernel, out_shape: Shapes = None, *, grid_spec: GridSpec
             raise SpecError("give grid, in_specs, out_specs and scratch_shapes either in grid_spec or beside it, not "
                             "both.")
         grid, in_specs, out_specs = grid_spec.grid, grid_spec.in_specs, grid_spec.out_specs
-        scratch_shapes, prefetched = grid_spec.scratch_shapes, grid_spec.num_scalar_prefetch
+        scratch_shapes, prefetched = grid_spec.scratch_shapes, getattr(grid_spec, "num_scalar_prefetch", 0)
     if on_hazard not in ("warn", "raise", "ignore"):
         raise SpecError(f'on_hazard={on_hazard!r}: choose "warn", "raise" or "ignore".')
     if backend not in (None, "simulate", "xla"):
@@ -68,6 +68,7 @@ def pallas_call(kernel: Kernel, out_shape: Shapes = None, *, grid_spec: GridSpec
         raise SpecError(f"{kernel_name(kernel)}: out_shape is missing. Give a jax.ShapeDtypeStruct for each result.")
     if isinstance(in_specs, _specs.BlockSpec):
         raise SpecError(f"{kernel_name(kernel)}: in_specs is one BlockSpec; give a list: in_specs=[pl.BlockSpec(…)].")
+    expect((bool, InterpretParams, type(None)), interpret, "interpret is True, False or pltpu.InterpretParams(…)")
     params = interpret if isinstance(interpret, InterpretParams) else InterpretParams()
     grid = _specs.normalize_grid(grid)
     _specs.check_compiler_params(compiler_params, grid)
@@ -167,8 +168,8 @@ class Call:
         in_specs = self._match(self.in_specs, flat, tree, "in_specs")
         for kind in jax.tree.leaves(self.scratch_shapes):
             if not isinstance(kind, (_specs.Scratch, _specs.SemaphoreType)) or kind is self.scratch_shapes:
-                raise SpecError(f"{self.name}: scratch_shapes holds {kind!r}; give a list or a dict of "
-                                "pltpu.VMEM(shape, dtype), pltpu.SMEM(…) or pltpu.SemaphoreType.DMA.")
+                raise SpecError(f"{self.name}: scratch_shapes holds {kind!r}" + mend_of(kind, (
+                    "; give a list or a dict of pltpu.VMEM(shape, dtype), pltpu.SMEM(…) or pltpu.SemaphoreType.DMA.")))
         # Upstream returns a list of shapes as a tuple.
         outs, out_tree = jax.tree.flatten(tuple(self.out_shape) if isinstance(self.out_shape, list) else self.out_shape)
         for out in outs:

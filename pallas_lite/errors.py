@@ -39,7 +39,8 @@ class HazardWarning(UserWarning):
         self.hazards = list(hazards)
 
 
-UPSTREAM = "it is jax.experimental.pallas's own: change that import too, to `import pallas_lite as pl`."
+UPSTREAM = ("it is jax.experimental.pallas's own: change both imports, to `import pallas_lite as pl` and "
+            "`from pallas_lite import tpu as pltpu`.")
 
 
 def many(n: int, noun: str, plural: str = "") -> str:
@@ -49,10 +50,16 @@ def many(n: int, noun: str, plural: str = "") -> str:
     return f"{n} {noun if n == 1 else plural or noun + 's'}"
 
 
+def mend_of(given: object, mend: str) -> str:
+    """The end of a sentence on an argument that does not fit: `mend`, unless it comes from jax.experimental.pallas."""
+    root, *rooms = type(given).__module__.split(".")
+    return f"; {UPSTREAM}" if root == "jax" and {"pallas", "indexing"}.intersection(rooms) else mend
+
+
 def expect(kind: Any, given: object, text: str) -> None:
     """Raises SpecError where an argument is of another kind. `text` says what is taken, and where to get it."""
     if not isinstance(given, kind):
-        raise SpecError(f"{text}. This is of type {type(given).__name__}.")
+        raise SpecError(f"{text}. This is of type {type(given).__name__}{mend_of(given, '.')}")
 
 
 def takes(f, *args, **kwargs) -> bool:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from .errors import BlockIndexError, MissingError, SpecError, many
+from .errors import BlockIndexError, MissingError, SpecError, many, mend_of
 
 
 @dataclass(frozen=True)
@@ -162,8 +162,9 @@ class Ref:
     def _part(self, i, d, n):
         """Of one index, in dimension d of n: start, size, and what is left of it; None: the dimension goes away."""
         name = self.memory.name
-        if i is None or isinstance(i, str):
-            raise SpecError(f"{name}: a ref cannot be indexed with {i!r}; index its value: {name}[...][{i!r}].")
+        if i is None or isinstance(i, str) or mend_of(i, ""):
+            raise SpecError(f"{name}: a ref cannot be indexed with {i!r}" + mend_of(
+                i, f"; index its value: {name}[...][{i!r}]."))
         if isinstance(i, slice):
             if not all(s is None or is_static(s) for s in (i.start, i.stop, i.step)):
                 raise SpecError(f"{name}: a slice a:b has bounds that only a running step knows. Give a start and a "

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.typing import DTypeLike
 
-from .errors import UPSTREAM, BlockIndexError, SpecError, expect, many, takes
+from .errors import BlockIndexError, SpecError, expect, many, mend_of, takes
 from .schedule import OperandInfo, window
 
 
@@ -260,8 +260,9 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
     where = f"{'output' if is_output else 'operand'} {name}"
     shape, dtype = tuple(aval.shape), np.dtype(aval.dtype)
     if not isinstance(spec, BlockSpec):
-        mend = UPSTREAM if type(spec).__module__.startswith("jax.") else "give a pl.BlockSpec(block_shape, index_map)."
-        raise SpecError(f"{where}: its spec is {spec!r}; {mend}")
+        raise SpecError(f"{where}: its spec is {spec!r}" + mend_of(
+            spec, "; give a pl.BlockSpec(block_shape, index_map)."))
+    expect((MemorySpace, type(None)), spec.memory_space, f"{where}: memory_space is pl.ANY, pltpu.VMEM, SMEM or HBM")
     if spec.memory_space in (ANY, HBM):
         if spec.block_shape is not None:
             raise SpecError(f"{where}: memory_space={spec.memory_space.name} keeps the whole array in HBM, so it takes "
@@ -282,8 +283,8 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
     for d, n in enumerate(dims):
         n = 1 if d in squeeze else n.block_size if isinstance(n, (Blocked, Element)) else n
         if not isinstance(n, (int, np.integer)) or n < 1:
-            raise SpecError(f"{where}: entry {d} of block_shape {dims} is {n!r}; give a whole number of elements, or "
-                            "None to squeeze the dimension.")
+            raise SpecError(f"{where}: entry {d} of block_shape {dims} is {n!r}" + mend_of(
+                n, "; give a whole number of elements, or None to squeeze the dimension."))
         sizes.append(int(n))
     blocks = index_table(spec.index_map, where, grid, len(dims), scalars, in_kernel)
     padding = [n.padding if isinstance(n, Element) else None for n in dims]

@@ -1,11 +1,14 @@
-"""tracer_errors: what JAX says of a kernel that asks Python about a traced value -> where, what, and how to mend it."""
+"""tracer_errors: what JAX says of a kernel that asks Python about a traced value -> where, what, and how to mend it.
+
+And of one that calls jax.experimental.pallas, which does not know the refs of this package.
+"""
 import os
 import traceback
 
 import jax
 import numpy as np
 
-from .errors import UPSTREAM, SpecError
+from .errors import UPSTREAM, NotSupportedError, SpecError
 
 SLIPS = (  # the first that fits: JAX's error; what happened, and how to mend it
     (jax.errors.NonConcreteBooleanIndexError, "a mask selects as many elements as only a running step knows. Take the "
@@ -21,19 +24,20 @@ SLIPS = (  # the first that fits: JAX's error; what happened, and how to mend it
     (jax.errors.ConcretizationTypeError, "Python needs a number here, for int() or float(), and gets a value that only "
      "a running step has. Convert with value.astype(jnp.int32); an index may stay as it is: x_ref[i]."),
 )
-KINDS = (AssertionError, *(kind for kind, _ in SLIPS))
 _OURS = tuple(os.path.dirname(os.path.abspath(module)) for module in (__file__, jax.__file__, np.__file__))
+_PALLAS = os.path.join(_OURS[1], "_src", "pallas")
 
 
-def said_plainly(name: str, error: Exception) -> Exception:
-    """The error for a kernel of this name, with the line of the kernel that it comes from.
+def say_plainly(name: str, error: Exception) -> None:
+    """Raises what the error of a kernel of this name means, with the line of the kernel that it comes from.
 
-    An assertion is the kernel's own affair, but for upstream's, which has no words: its program_id asks for its grid.
+    Any other error is the kernel's own affair, and stays as it is.
     """
     stack = traceback.extract_tb(error.__traceback__)
-    text = next((text for kind, text in SLIPS if isinstance(error, kind)), UPSTREAM)
-    if text is UPSTREAM and os.path.join("_src", "pallas") not in stack[-1].filename:
-        return error
-    frames = [f for f in stack if not f.filename.startswith(_OURS)]
-    where = f"{name}, line {frames[-1].lineno} ({frames[-1].line})" if frames else name
-    return SpecError(f"{where}: {text}")
+    own = [n for n, frame in enumerate(stack) if not frame.filename.startswith(_OURS)]
+    # What the kernel's last line calls: upstream's Pallas, or this package?
+    called = [f.filename for f in stack[own[-1] if own else 0:] if f.filename.startswith((_OURS[0], _PALLAS))]
+    theirs = UPSTREAM if called and called[0].startswith(_PALLAS) else None
+    if text := next((text for kind, text in SLIPS if isinstance(error, kind)), theirs):
+        where = f"{name}, line {stack[own[-1]].lineno} ({stack[own[-1]].line})" if own else name
+        raise (NotSupportedError if isinstance(error, NotImplementedError) else SpecError)(f"{where}: {text}") from None
