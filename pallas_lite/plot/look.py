@@ -61,23 +61,44 @@ def boxes(ax: Axes, drawn, **style) -> None:
                       autolim=False)
 
 
-def letters(ax: Axes, width: float) -> float:
-    """How many small letters fit into this much of the x axis."""
-    left, right = ax.get_xlim()
-    return 12 * ax.figure.bbox.width / ax.figure.dpi * width / (right - left)
-
-
 as_svg: ContextVar[bool] = ContextVar("as_svg", default=False)  # is the figure being written as SVG, text as text?
 
 
 class Label(Text):
-    """Text around its centre. Into an SVG it goes without being measured: that is half of an explorer's redraw."""
+    """Text around the centre of a box, as large as fits: from bottom to top where the box is narrow, small where it is
+    low, and then less the array's name; not at all where that is too long as well. How large the box is on paper is
+    known only when it is drawn. Into an SVG text goes without being measured: that is half of an explorer's redraw.
+    """
+
+    def __init__(self, text, corners, upright, **style):
+        (left, low), _, (right, high), _ = self.corners = corners
+        self.whole, self.upright = text, upright
+        super().__init__((left + right) / 2, (low + high) / 2, text, ha="center", va="center",
+                         rotation_mode="anchor", clip_on=True, **style)
+
+    def fit(self, wide: float, high: float) -> bool:
+        """Choose size and direction for a box of so many points; False if the text has no room."""
+        text, size, turn = self.whole, 8.0, 0
+        if wide <= 0.68 * size * (len(text) + bool(self.get_bbox_patch())):  # hatching shall be seen beside it
+            if not self.upright or wide < 8.7:
+                return False
+            index = text[text.index("["):] if "[" in text else ""
+            text, size, turn = next(((t, s, 90) for t in (text, index) for s in (6.5, 5.8, 5.0)
+                                     if 0.6 * s * len(t) <= high), ("", size, 0))
+        self.set_text(text)
+        self.set_fontsize(size)
+        self.set_rotation(turn)
+        return bool(text)
 
     def draw(self, renderer):
+        (x, y), (left, low), (right, high) = self.get_transform().transform(
+            [self.get_unitless_position(), self.corners[0], self.corners[2]])
+        point = renderer.points_to_pixels(1)
+        if not self.fit((right - left) / point, (high - low) / point):
+            return
         if not as_svg.get() or self.get_bbox_patch():
             return super().draw(renderer)
-        x, y = self.get_transform().transform(self.get_unitless_position())
-        down = 0.36 * renderer.points_to_pixels(self.get_fontsize())  # from the centre of capitals to their feet
+        down = 0.36 * self.get_fontsize() * point  # from the centre of capitals to their feet
         right, up = (down, 0) if self.get_rotation() else (0, down)
         gc = renderer.new_gc()
         gc.set_foreground(self.get_color())
@@ -87,13 +108,9 @@ class Label(Text):
         gc.restore()
 
 
-def label(ax: Axes, text: str, left: float, right: float, y: float, **style) -> None:
-    """Text in a box, if it fits: smaller, and from bottom to top, where the box is narrow."""
-    room = letters(ax, right - left)
-    if room > min(len(text), 1.6):
-        small = {"fontsize": 6.5, "rotation": 90} if room <= len(text) else {"fontsize": 8}
-        ax.add_artist(Label((left + right) / 2, y, text, ha="center", va="center", zorder=4, transform=ax.transData,
-                            rotation_mode="anchor", clip_on=True, **{"color": ON_COLOUR, **small, **style}))
+def label(ax: Axes, text: str, corners: list[tuple[float, float]], upright: bool = True, **style) -> None:
+    """Text in a box, if it fits. `upright`: also from bottom to top."""
+    ax.add_artist(Label(text, corners, upright, zorder=4, transform=ax.transData, **{"color": ON_COLOUR, **style}))
 
 
 def shown_steps(steps: int, most: int | None, marked: Iterable[int] = ()) -> list[range]:

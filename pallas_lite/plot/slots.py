@@ -12,7 +12,7 @@ from ..errors import SpecError, expect
 from ..schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Schedule
 from ..timeline import Timeline, unit_of
 from ..verify import Hazard
-from .look import ON_COLOUR, PALETTE, Fold, box, boxes, folded, ink_of, label, letters
+from .look import ON_COLOUR, PALETTE, Fold, box, boxes, folded, ink_of, label
 from .timeline import edges
 
 # state -> what the legend says, hatch, colour of the box (None: the page's; in use: one for each visit). Grey print
@@ -178,10 +178,11 @@ def _boxes(ax, schedule, frames, ink, noted):
     low, high = ax.get_xlim()
     for s, ((left, bottom), (right, _), (_, top), _) in frames.items():
         paper, used = s.state in ("arriving", "leaving"), s.state == "valid"
-        left, right, text = max(left, low), min(right, high), schedule.operand(s.operand).show(s.block)
-        if s.block is not None and (used or letters(ax, right - left) > len(text) + 1):
-            label(ax, text, left, right, (bottom + top) / 2 + 0.12 * (noted and used),
-                  color=ink.strong if paper else ON_COLOUR if used else "#555555",
+        left, right = max(left, low), min(right, high)
+        if s.block is not None:  # a block in use has a bar at its foot, and maybe a note above that
+            foot = bottom + used * (0.34 if noted else 0.1)
+            label(ax, schedule.operand(s.operand).show(s.block), box(left, right - left, (foot + top) / 2,
+                  (top - foot) / 2), upright=used, color=ink.strong if paper else ON_COLOUR if used else "#555555",
                   style="italic" if s.state == "leftover" else "normal",
                   bbox=None if used else {"fc": STATES[s.state][2] or ink.paper, "ec": "none", "pad": 0.8})
 

@@ -9,7 +9,7 @@ from ..errors import expect
 from ..schedule import CODE, IN_START, IN_WAIT, OUT_START, OUT_WAIT, Schedule
 from ..timeline import CORE, LANES, Timeline, unit_of
 from ..verify import Hazard
-from .look import BUBBLE, PALETTE, Fold, Ink, box, boxes, folded, ink_of, label, letters
+from .look import BUBBLE, PALETTE, Fold, Ink, box, boxes, folded, ink_of, label
 
 KEY = "colour: visit · hatched: bubble · tick: wait"  # what newcomers need to read the picture
 
@@ -99,9 +99,8 @@ def _phases(timeline: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, shade
     for name, start, end in zip(("fill", "steady state", "drain"), marks, marks[1:], strict=False):
         if shaded and name != "steady state":
             ax.axvspan(start, end, color=ink.strong, alpha=0.08, lw=0)
-        if shaded and letters(ax, end - start) > len(name):
-            ax.text((start + end) / 2, len(LANES) - 0.3, name, ha="center", va="top", fontsize=8, color=ink.soft,
-                    clip_on=True)
+        if shaded:
+            label(ax, name, box(start, end - start, len(LANES) - 0.43, 0.1), upright=False, color=ink.soft)
 
 
 def _draw(timeline: Timeline, spans, ax: Axes, at: Fold, unit: float, ink: Ink, marked: set[int]) -> None:
@@ -118,7 +117,7 @@ def _draw(timeline: Timeline, spans, ax: Axes, at: Fold, unit: float, ink: Ink, 
         if arrives > end:
             bars.setdefault(y - 0.46, []).append((end, arrives, color))
         if len(spans) <= 160:
-            label(ax, s.label, x, end, y)
+            label(ax, s.label, box(x, width, y, 0.4))
     # The bar of a latency lies below the boxes, since its port is already busy with the next copy, and ends where the
     # next one's begins. With an edge: the palette's light colours would be lost on a white page.
     boxes(ax, [(box(end, min(arrives, next_end) - end, y, 0.035), color, ink.strong, 0.5) for y, mine in bars.items()

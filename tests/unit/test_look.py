@@ -1,6 +1,8 @@
 """What the pictures share: colours that can be told apart, ink for light and dark pages, an axis with a fold in it."""
+import inspect
 import itertools
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,8 @@ from matplotlib.figure import Figure
 
 import pallas_lite as pl
 from pallas_lite.hardware import TOY
-from pallas_lite.plot.look import MARK, MINT, ON_COLOUR, PALETTE, Fold, ink_of, shown_steps
+from pallas_lite.plot.look import MARK, MINT, ON_COLOUR, PALETTE, Fold, Label, ink_of, shown_steps
+from pallas_lite.plot.page import png
 from pallas_lite.plot.roofline import COLORS
 from tests.unit import loops
 
@@ -115,3 +118,39 @@ def test_a_fold_keeps_order_and_the_scale_of_what_it_shows(lengths, most, marked
             assert end - start == pytest.approx(lengths[t]) and not fold.hides(*edges[t:t + 2])
     for a, b in itertools.pairwise(shown):
         assert all(fold.hides(*edges[t:t + 2]) for t in range(a.stop, b.start))
+
+
+def copies(*names):
+    """An addition over a grid of 4 × 4, whose refs have these names."""
+    def kernel(*refs):
+        refs[2][...] = refs[0][...] + refs[1][...]
+    kernel.__signature__ = inspect.Signature([inspect.Parameter(f"{name}_ref", inspect.Parameter.POSITIONAL_ONLY)
+                                              for name in names])
+    block, array = pl.BlockSpec((1, 1), lambda i, j: (i, j)), jax.ShapeDtypeStruct((4, 4), np.float32)
+    return pl.pallas_call(kernel, array, grid=(4, 4), in_specs=[block, block], out_specs=block).trace(array, array)
+
+
+@pytest.mark.parametrize("share", [0.85, 0.3])
+@pytest.mark.parametrize("names", [("x", "y", "o"), ("in0", "in1", "out0"), ("weights", "activations", "gradients")])
+@pytest.mark.parametrize("draw", [pl.plot_timeline, pl.plot_slots])
+def test_no_label_leaves_its_box(draw, names, share):
+    """However long the names are and however small the axes: it shrinks, loses the name, or is not there at all.
+
+    Nor does the bar at the foot of a slot's box cover it.
+    """
+    what, drawn = copies(*names).timeline(TOY.with_(beta=4e6, flops=1e6)), set()
+    assert [x.name for x in what.schedule.operands] == [*names]
+    figure = Figure(figsize=(9, 4), dpi=144)  # as page.png has it
+    ax = figure.add_axes((0.1, 0.1, share, 0.8))
+    draw(what, ax=ax, title="")
+    png(figure)
+    labels = [t for t in ax.texts if isinstance(t, Label)]
+    for text in labels:
+        (left, low), _, (right, high), _ = ax.transData.transform(text.corners)
+        if text.fit((right - left) * 72 / figure.dpi, (high - low) * 72 / figure.dpi):
+            drawn.add(text.get_text())
+            ink = text.get_window_extent()
+            assert left <= ink.x0 and ink.x1 <= right and low <= ink.y0 and ink.y1 <= high, text.get_text()
+    whole = {text.whole for text in labels}
+    assert all(text in whole or text.startswith("[") for text in drawn), "a step's number is whole, or not there"
+    assert any("[" in text for text in drawn) or share < 0.5
