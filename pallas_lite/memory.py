@@ -75,17 +75,26 @@ def garbage(params: InterpretParams, shape, dtype, rng) -> np.ndarray:
     return np.full(shape, garbage_value(params.uninitialized_memory, np.dtype(dtype)), dtype)
 
 
-def fillings(dtype, is_output: bool) -> tuple:
-    """Three things that memory may have held: what differs between them in a result is unspecified.
+PERIOD = 61  # prime, so that a row of a block begins with another value than the row above it
 
+
+def fillings(dtype, is_output: bool, like=()) -> list[np.ndarray]:
+    """Four things that memory may have held, each as PERIOD values in turn: what differs in a result is unspecified.
+
+    Two ends of what a number may be, NaN, and such values as pass for right in a comparison: 0, 1 and some of the
+    arrays `like`, where those have this dtype.
     Outputs and all other memory differ, so that an unwritten element is told from garbage that was copied there.
     """
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
-        return (np.True_, np.False_, np.True_) if is_output else (np.False_, np.True_, np.True_)
-    if jnp.issubdtype(dtype, jnp.integer):  # the ends of the range, so that min, max and single bits tell
+        ends = (True, False, True) if is_output else (False, True, True)
+    elif jnp.issubdtype(dtype, jnp.integer):  # the ends of the range, so that min, max and single bits tell
         low, high = jnp.iinfo(dtype).min, jnp.iinfo(dtype).max
-        return tuple(map(dtype.type, (high, low, high) if is_output else (low, high - 1, high)))
-    scale = min(1.0, float(jnp.finfo(dtype).max) / 6e4)
-    values = (3.1e4, -1.7e4) if is_output else (-2.3e4, 2.9e4)
-    return (*(np.asarray(v * scale).astype(dtype)[()] for v in values), garbage_value("nan", dtype))
+        ends = (high, low, high) if is_output else (low, high - 1, high)
+    else:
+        scale = min(1.0, float(jnp.finfo(dtype).max) / 6e4)
+        ends = (3.1e4 * scale, -1.7e4 * scale, np.nan) if is_output else (-2.3e4 * scale, 2.9e4 * scale, np.nan)
+    rng = np.random.default_rng(0)
+    some = [rng.choice(np.asarray(a).ravel(), PERIOD) for a in like if a.dtype == dtype and a.size]
+    usual = [np.array([0, 1], dtype), *zip(*some, strict=True)]  # one value of each array after the other
+    return [*(np.full(PERIOD, value, dtype) for value in ends), np.resize(np.concatenate(usual), PERIOD)]

@@ -1,6 +1,6 @@
 """reports: hazards that only values tell. Which parts of a result depend on what memory held before anybody wrote it?
 
-Three runs differ only in that filling (slots are refilled at the start of every visit, so that an earlier visit's
+Four runs differ only in that filling (slots are refilled at the start of every visit, so that an earlier visit's
 leftovers count as garbage too). Where their results differ by a bit, the kernel's result is the hardware's accident.
 Runs in which one memory alone is filled otherwise tell whose it is. Next: traced.py, which warns of what was found.
 """
@@ -20,7 +20,7 @@ def from_runs(traced, inputs) -> list[Hazard]:
     operands, body, racy = traced.operands, traced.body, traced.races
     found = written_inputs(operands, body) + constant_blocks(operands, body)
     doubtful = [] if racy else doubtful_refs(operands, body, len(traced.scalars))
-    runs = [filled(traced, inputs, doubtful, k) for k in range(3 if doubtful else 0)]
+    runs = [filled(traced, inputs, doubtful, k) for k in range(4 if doubtful else 0)]
     found += unspecified(traced, inputs, doubtful, runs)
     if traced.parallel and not racy and (doubtful or len({x.array for x in operands}) < len(operands)):
         one = runs[0] if runs else filled(traced, inputs)
@@ -49,7 +49,8 @@ def doubtful_refs(operands, body, scalars: int) -> list[int]:
 def filled(traced, inputs, refs=(), k: int = 0) -> dict:
     """The arrays after a run in which the memory of these refs holds filling k at first, and all other filling 0."""
     outputs = {i for i, x in enumerate(traced.operands) if x.is_output}
-    held = [fillings(dtype, i in outputs)[k * (i in refs)] for i, (_, _, dtype) in enumerate(traced.body.avals)]
+    held = [fillings(dtype, i in outputs, inputs.values())[k * (i in refs)]
+            for i, (_, _, dtype) in enumerate(traced.body.avals)]
     return traced.run_compiled(inputs, held, True)[0]
 
 
@@ -63,7 +64,7 @@ def unspecified(traced, inputs, doubtful: list[int], runs: list[dict]) -> list[H
         return []
     together, found = tuple(doubtful), []
     each = doubtful if len(doubtful) > 1 else ()  # of a single one `runs` tell all
-    causes = {(r,): [runs[0], *(filled(traced, inputs, [r], k) for k in (1, 2))] for r in each} | {together: runs}
+    causes = {(r,): [runs[0], *(filled(traced, inputs, [r], k) for k in (1, 2, 3))] for r in each} | {together: runs}
     for i, x in outputs:
         visited, known = np.zeros(x.shape, bool), np.zeros(x.shape, bool)
         for block in set(x.blocks):  # blocks that no step visits have a report of their own
@@ -92,7 +93,7 @@ def _left_alone(values, mask, is_all: bool, read: bool) -> bool:
 
     So there, all that differs must hold its filling still, and something else must have been written.
     """
-    first, second, _ = fillings(values[0].dtype, True)
+    first, second = (filling[0] for filling in fillings(values[0].dtype, True)[:2])
     still = (values[0][mask] == first).all() and (values[1][mask] == second).all()
     return not read or still and not is_all and values[0].dtype.kind != "b"
 
@@ -107,10 +108,10 @@ def unwritten(x, mask: np.ndarray) -> Hazard:
 
 def uninitialised(traced, x, mask: np.ndarray, values, refs) -> Hazard:
     """The hazard of an output that shows the first memory of these refs, at the step where that comes in."""
-    steps, (first, second, third) = visit(x, mask), [value[mask] for value in values]
+    steps, (*others, nan, usual) = visit(x, mask), [value[mask] for value in values]
     at, sources, mends = zip(*(_source(traced, x, steps, r) for r in refs), strict=True)
     what = "depends on memory that nobody had written, or that another block left behind"
-    if np.isnan(third).all() and not _differ([first, second]).any():  # the third filling of floats is NaN
+    if np.isnan(nan).all() and not _differ([*others, usual]).any():  # that filling of floats is NaN
         what = "is NaN if memory that nobody had written holds NaN (0 × garbage is not 0, and max(garbage, x) is not x)"
     return Hazard("uninitialised", f"output {x.name}: {where(x.name, mask)} {what}: {', and '.join(sources)}.",
                   " ".join(mends), x.name, min(at), 0, ())

@@ -27,7 +27,7 @@ from .hardware import TOY, Machine
 from .jaxprs import count_work
 from .manual_dma import direct, step
 from .manual_dma.log import schedule_of
-from .memory import garbage_value
+from .memory import PERIOD, garbage_value
 from .schedule import Schedule
 from .timeline import Timeline, timeline
 from .verify import RACES, Hazard, Hazards, grid_hazards, verify
@@ -246,7 +246,8 @@ class Traced:
         if self.races or self.call.backend == "simulate" or params.uninitialized_memory == "random":
             inputs = {name: np.asarray(a) for name, a in inputs.items()}
             return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras)
-        values, past_end = self.run_compiled(inputs, self._held, False)
+        held = [np.full(PERIOD, value) for value in self._held]  # as `fillings` has it: one program for both
+        values, past_end = self.run_compiled(inputs, held, False)
         if params.out_of_bounds_reads == "raise":
             for i in self.body.moving:
                 if past_end[i] < self.steps:

@@ -82,7 +82,7 @@ def run(operands, extras, body, grid, inputs, held, every_visit, traced):
 
     `inputs`: array name -> value; aliased operands share a name. `extras`: the refs after the operands, each as its
     value (prefetched scalars) or as a shape and dtype (scratch). `traced`: operand name -> its block of each step, for
-    those that depend on traced scalars. `held`: for each ref, the element that its memory holds at first, everywhere.
+    those that depend on traced scalars. `held`: for each ref, the values that its memory holds at first, over and over.
     `every_visit`: are slots filled so again when a visit begins? May be traced, so that one program serves both; None:
     never.
     """
@@ -108,9 +108,10 @@ def run(operands, extras, body, grid, inputs, held, every_visit, traced):
     many = jax.vmap(partial(one, through_refs=False), (None, dims, None), (dims, None, None)) if n > 1 else one
 
     def empty(i, shape=()):
-        return jnp.full(shape, held[i], body.avals[i][2])
+        return jnp.resize(jnp.asarray(held[i], body.avals[i][2]), shape)
 
     hbm, lows = homes(operands, inputs, empty)
+    fresh = [empty(i, x.block_shape) for i, x in enumerate(operands)]
     slots = [empty(i, (x.depth, *x.block_shape)) if keep else None
              for i, (x, keep) in enumerate(zip(operands, keeps, strict=True))]
 
@@ -123,7 +124,7 @@ def run(operands, extras, body, grid, inputs, held, every_visit, traced):
             if keeps[i]:
                 old = lax.dynamic_index_in_dim(slots[i], slot, keepdims=False)
                 if every_visit is not None:
-                    old = jnp.where(begins & every_visit, empty(i, x.block_shape), old)
+                    old = jnp.where(begins & every_visit, fresh[i], old)
                 arrived = begins & (not x.is_output) & (inside(starts, x) if x.ragged else True)
                 value = jnp.where(arrived, value, old)
             values.append(value.reshape(shapes[i][1]))

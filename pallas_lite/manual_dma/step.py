@@ -44,8 +44,8 @@ class Outcome(NamedTuple):
 class Step:
     """The machine: buffers, semaphores, copies in flight, and the log of what happened."""
 
-    def __init__(self, params: InterpretParams, filling: int | None = None, indices=()):
-        self.params, self.rng, self.filling = params, params.rng, filling
+    def __init__(self, params: InterpretParams, filling: int | None = None, indices=(), like=()):
+        self.params, self.rng, self.filling, self.like = params, params.rng, filling, like  # like: see fillings
         self.indices = indices  # the grid position of each step of the call
         self.races = Races(self.clash)
         self.log: list[Access] = []
@@ -94,7 +94,7 @@ class Step:
 
     def garbage(self, shape, dtype):
         if self.filling is not None:
-            return np.full(shape, fillings(dtype, False)[self.filling], dtype)
+            return np.resize(fillings(dtype, False, self.like)[self.filling], shape)
         return garbage(self.params, shape, dtype, self.rng)
 
     def scalars(self, name, value):
@@ -258,7 +258,8 @@ class Step:
             if not place.reads and not place.writes:
                 place.last = None
         if self.filling is not None:
-            buffer.value[part(rectangle)] = self.garbage((), buffer.dtype)
+            window = part(rectangle)
+            buffer.value[window] = self.garbage(buffer.value[window].shape, buffer.dtype)
 
     # -- the log and its words
 
@@ -336,14 +337,13 @@ class Step:
 
 
 def run(kernel, operands, free, extras, grid, indices, inputs, params, unflatten) -> Outcome:
-    """A kernel's values, hazards and log. The parameters are those of copies.play, and `indices`: the grid
-    position of each step, in the order in which they run.
+    """A kernel's values, hazards and log. Parameters: as for copies.play; `indices`: the grid position of each step.
 
     Memory that nobody had written may be read, and left out of the results: that is reported only where runs on other
     garbage give other results.
     """
     def go(filling=None):
-        here, stopped, homes = Step(params, filling, indices), None, {}
+        here, stopped, homes = Step(params, filling, indices, inputs.values()), None, {}
         try:
             with jax.ensure_compile_time_eval():  # also where the call itself is being traced
                 homes = play(here, kernel, operands, free, extras, grid, inputs, unflatten)
@@ -355,8 +355,8 @@ def run(kernel, operands, free, extras, grid, indices, inputs, params, unflatten
 
     outcome = go()[1]
     if any(h.kind == "uninitialised" for h in outcome.hazards) and not outcome.stopped:
-        first, *others = (_written(*go(k)) for k in range(3))
-        if others == [first, first]:
+        first, *others = (_written(*go(k)) for k in range(4))
+        if others == [first] * 3:
             return outcome._replace(hazards=[h for h in outcome.hazards if h.kind != "uninitialised"])
     return outcome
 

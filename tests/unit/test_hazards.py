@@ -185,6 +185,13 @@ def stores(value):
     return kernel
 
 
+def fills(value):
+    """A kernel that stores one number, value(x), everywhere."""
+    def kernel(x_ref, o_ref):
+        o_ref[...] = jnp.full(4, value(x_ref[...]), o_ref.dtype)
+    return kernel
+
+
 def first_two_visits(x_ref, o_ref):
     @pl.when(pl.program_id(0) < 2)
     def _():
@@ -223,6 +230,9 @@ VALUES = {
     "one bit of garbage": (accumulate(lambda a, b: a % 2 + b, jnp.int32), X8, [UNINITIALISED]),
     "0 * garbage, as a constant": (accumulate(lambda a, b: a * 0.0 + b), X8, [UNINITIALISED]),
     "garbage - garbage": (accumulate(lambda a, b: a - a + b), X8, [UNINITIALISED]),
+    "garbage near 0": (with_scratch(stores(lambda x, s: jnp.where(jnp.abs(s) < 0.5, -x, x))), 1 + X8, [UNINITIALISED]),
+    "garbage in a range": (with_scratch(stores(lambda x, s: jnp.where((s > 0) & (s < 9), -1, x))), X8, [UNINITIALISED]),
+    "a flag that nobody set": (with_scratch(stores(lambda x, s: jnp.where(s[0] == 0, -1, x))), X8, [UNINITIALISED]),
     "integer 0 * garbage is 0": (accumulate(lambda a, b: a * 0 + b, jnp.int32), X8, []),
     "initialised": (accumulate(add, first=0), X8, []),
     "initialised a step late": (accumulate(lambda a, b: a + b, first=1), X8, []),
@@ -238,6 +248,10 @@ VALUES = {
     "half unwritten in bool": (blockwise(half, jnp.bool_), X8 > 3, [UNWRITTEN]),
     "half unwritten in int8": (blockwise(half, jnp.int8), X8.astype(jnp.int8), [UNWRITTEN]),
     "a tail that is copied on": (blockwise(copy), X8[:6], [UNINITIALISED]),
+    "a tail that is counted": (blockwise(fills(lambda x: jnp.sum(jnp.abs(x) < 9))), X8[:6], [UNINITIALISED]),
+    "a tail's smallest square": (blockwise(fills(lambda x: jnp.min(x * x))), 2 + X8[:6], [UNINITIALISED]),
+    "a tail has one of the ids": (blockwise(fills(lambda x: jnp.sum(x == 3)), jnp.int32), X8[:6].astype(int) // 6 + 3,
+                                  [UNINITIALISED]),
     "a tail that is copied on in bool": (blockwise(copy, jnp.bool_), X8[:6] > 3, [UNINITIALISED]),
     "an output read after it was written": (blockwise(reads_what_it_wrote), X8, []),
     **{f"forgotten in later visits, depth {d}": (blockwise(first_two_visits, depth=d, steps=5), jnp.arange(20.0),
