@@ -30,6 +30,7 @@ from .manual_dma.log import schedule_of
 from .memory import PERIOD, garbage_value
 from .schedule import Schedule
 from .timeline import Timeline, timeline
+from .tracer_errors import first_outside
 from .verify import RACES, Hazard, Hazards, grid_hazards, verify
 
 if TYPE_CHECKING:
@@ -332,7 +333,7 @@ class Traced:
         text = f"{self.call.name}: {Hazards(hazards)}{proviso}"
         if self.call.on_hazard == "raise":
             raise PallasLiteError(text)
-        warnings.warn(HazardWarning(text, hazards), stacklevel=4)
+        warnings.warn(HazardWarning(text, hazards), stacklevel=first_outside()[0])
 
     def _results(self, hbm):
         outs = [jax.numpy.asarray(hbm[x.array]) for x in self.arrays if x.is_output]

@@ -1,8 +1,10 @@
 """tracer_errors: what JAX says of a kernel that asks Python about a traced value -> where, what, and how to mend it.
 
-And of one that calls jax.experimental.pallas, which does not know the refs of this package.
+And of one that calls jax.experimental.pallas, which does not know the refs of this package. Whose line it was, also for
+warnings.
 """
 import os
+import sys
 import traceback
 
 import jax
@@ -26,6 +28,12 @@ SLIPS = (  # the first that fits: JAX's error; what happened, and how to mend it
 )
 _OURS = tuple(os.path.dirname(os.path.abspath(module)) for module in (__file__, jax.__file__, np.__file__))
 _PALLAS = os.path.join(_OURS[1], "_src", "pallas")
+
+
+def first_outside() -> tuple:
+    """(level, frame) of the innermost code that is neither ours nor JAX's; the level as the caller's warn counts it."""
+    frames = enumerate((frame for frame, _ in traceback.walk_stack(sys._getframe(1))), 1)
+    return next(found for found in frames if not found[1].f_code.co_filename.startswith(_OURS))
 
 
 def say_plainly(name: str, error: Exception) -> None:

@@ -5,9 +5,6 @@ log, which log.py reads as a Schedule.
 """
 import contextlib
 import math
-import os
-import sys
-from bisect import bisect
 from collections import Counter, defaultdict, deque
 from functools import partial
 from typing import NamedTuple
@@ -25,11 +22,11 @@ from ..races import Races
 from ..refs import Ref, is_static
 from ..reports import written_input
 from ..schedule import IN_START, OUT_START, RUN, size_of
+from ..tracer_errors import first_outside
 from ..verify import Hazard, verify
+from . import mends
 from .buffers import COPY, READ, SEND, WAIT, WRITE, Access, Buffer, common, merged, nth, part, rectangle_of
 from .copies import block_ref, machine, play
-
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Outcome(NamedTuple):
@@ -132,8 +129,10 @@ class Step:
         self.start(copy.source, copy.target, self._key(copy.semaphore), sender=sender)
 
     def copy_wait(self, copy, semaphore):
-        rectangle_of(copy.source)  # it must be there still
-        self.wait(copy.target, self._key(semaphore), f"{copy.source.memory.name} → {copy.target.memory.name}")
+        refs = copy.source, copy.target
+        ends = [rectangle_of(ref) for ref in refs]
+        text = " → ".join(b.show(r, kept=ref.kept) for ref, (b, r) in zip(refs, ends, strict=True))
+        self.wait(copy.target, self._key(semaphore), text, ends=ends)
 
     def _key(self, semaphore):
         key = buffer, rectangle = rectangle_of(semaphore)
@@ -178,20 +177,18 @@ class Step:
             move = None
         self.pending[key].append((number, amount, move))
 
-    def wait(self, target, key, text, block=None):
+    def wait(self, target, key, text, block=None, ends=()):
         amount, left = _bytes(target), self.races.owed[key] - self.races.taken[key]
         flying = tuple(self.races.in_flight[key])
         if not self.races.wait(key, amount):
             number = self._note(WAIT, rectangle_of(target), block=block)
-            before = (self.waits[key] or [None])[-1]
-            mend = ("Start the copy before this wait, or drop the wait." if before is None else
-                    f"What was started was waited for already{self.where(before)}: drop this wait, or start the copy "
-                    "again before it.")
             what = (f"the wait for {text}{self.where(number)} asks its semaphore {self.names.get(key, '')} for more "
                     f"than the copies started on it bring ({amount} bytes, of which {left} can come): the program "
                     "would hang here.").replace("  ", " ")
+            mend = mends.of_hang(self, key, ends)
+            cause = "".join(f"\n  Before that, {h}" for h in self.hazards[:1])
             self.report("hang", what, mend, number)
-            raise PipelineError(f"step {self.log[number].step}: {what} {mend}")
+            raise PipelineError(f"step {self.log[number].step}: {what} {mend}{cause}")
         self.had[key] += amount
         while self.pending[key] and self.had[key] >= self.pending[key][0][1]:
             _, size, move = self.pending[key].popleft()
@@ -271,10 +268,16 @@ class Step:
             self.runs, self.computing = self.runs + self.computing, False
             out = windows[-1][0].in_hbm  # sending a result belongs to the step that made it
         step = self.at if self.at is not None else max(self.runs - out, 0)
-        line = None if more.get("block") else _line()
+        line = None if more.get("block") else self._line()
         self.lines[line, verb, windows[0][0]] += 1
         self.log.append(Access(verb, step, windows, line, self.lines[line, verb, windows[0][0]], **more))
         return len(self.log) - 1
+
+    @staticmethod
+    def _line() -> tuple[str, int]:
+        """The line of the kernel that is at work."""
+        frame = first_outside()[1]
+        return frame.f_code.co_filename, frame.f_lineno
 
     def where(self, number) -> str:
         """The place in the kernel's source:  (line 12, 3rd time)."""
@@ -292,28 +295,24 @@ class Step:
         return f"the kernel {a.verb}s {a.windows[0][0].show(a.windows[0][1])}{self.where(number)}"
 
     def clash(self, kind, first, second):
-        a, b, key = self.log[first], self.log[second], self.key[first]
-        name, mend = ("read before wait", "") if kind == "read" else ("overwrite in flight", ", or use another slot")
+        a, b = self.log[first], self.log[second]
+        name = "read before wait" if kind == "read" else "overwrite in flight"
         if b.verb in (COPY, SEND) and any(buffer.in_hbm for buffer, _ in common(a, b)):
             name = "hbm race"
-        if a.block:
-            mend = ("Only the pipeline can wait for that copy: keep to the refs that it gives to its body, or do this "
-                    "after the pipeline.")
-        elif bisect(self.waits[key], first) < bisect(self.waits[key], second):
-            others = ", ".join(self.show(n) for n in self.races.in_flight[key] if n != first) or "another copy"
-            mend = (f"A wait before may have had the bytes of {others}: the two share semaphore {self.names.get(key)}. "
-                    "Give each copy a semaphore of its own, or wait for all of them first.")
-        else:
-            before = f"line {b.line[1]}" if b.line else "the pipeline's copy"
-            mend = f"Wait for it first{mend}: {a.wait} before {before}."
         this = self.show(second) + " starts" * (b.verb in (COPY, SEND))
-        self.report(name, f"{this} while {self.show(first)} of step {a.step} is still in flight.", mend, first, second)
+        self.report(name, f"{this} while {self.show(first)} of step {a.step} is still in flight.",
+                    mends.of_clash(self, kind, first, second), first, second)
 
     def report(self, kind, message, mend, *events, window=None, once=None):
         a, b = self.log[events[0]], self.log[events[-1]]
         buffer, rectangle = window or min(common(a, b) or b.windows, key=lambda window: window[0].in_hbm)
         hazard = Hazard(kind, message, mend, buffer.name, b.step, buffer.slot_of(rectangle), events)
         self.found.setdefault((kind, once or events), hazard)
+
+    @property
+    def hazards(self) -> list[Hazard]:
+        """What was found, in program order."""
+        return sorted(self.found.values(), key=lambda h: h.events[-1])
 
     def finish(self, outputs: dict[str, Buffer]):
         for key, copies in self.races.in_flight.items():
@@ -350,8 +349,7 @@ def run(kernel, operands, free, extras, grid, indices, inputs, params, unflatten
             here.finish({array: ref.memory for array, ref in homes.items()})
         except PipelineError as error:
             stopped = error
-        hazards = sorted(here.found.values(), key=lambda h: h.events[-1])
-        return here, Outcome({a: r.memory.value for a, r in homes.items()}, hazards, here.log, stopped)
+        return here, Outcome({a: r.memory.value for a, r in homes.items()}, here.hazards, here.log, stopped)
 
     outcome = go()[1]
     if any(h.kind == "uninitialised" for h in outcome.hazards) and not outcome.stopped:
@@ -390,11 +388,3 @@ def _loops_count_in_int32():
 
 def _bytes(ref) -> int:
     return ref.size * np.dtype(ref.dtype).itemsize
-
-
-def _line():
-    """The line of the kernel that is at work: the innermost one outside of this package."""
-    frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
-    return frame and (frame.f_code.co_filename, frame.f_lineno)

@@ -1,5 +1,6 @@
 """Calls under jax.jit and jax.vmap: the values of the call outside, also for kernels with copies of their own."""
 import dataclasses
+import inspect
 import warnings
 
 import jax
@@ -197,3 +198,17 @@ def test_blocks_chosen_by_traced_scalars_are_not_checked():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         jax.jit(f)(table, x)
+
+
+@pytest.mark.parametrize("around, batch", [
+    (lambda f: f, ()), (jax.jit, ()), (jax.vmap, (3,)), (lambda f: jax.jit(jax.vmap(f)), (3,)),
+    (lambda f: lambda x: jax.lax.map(f, x), (3,)),
+], ids=["a call", "jit", "vmap", "jit of vmap", "map"])
+def test_a_warning_points_to_the_line_that_makes_the_call(around, batch):
+    block = pl.BlockSpec((4,), lambda i: (0,))
+    f = around(pl.pallas_call(copies, jax.ShapeDtypeStruct((8,), jnp.float32), grid=(2,), in_specs=[block],
+                              out_specs=block))
+    with pytest.warns(pl.HazardWarning) as seen:
+        f(jnp.ones((*batch, 8))); here = inspect.currentframe().f_lineno  # noqa: E702  one line
+    lines = {(w.filename, w.lineno) for w in seen}
+    assert lines in [{(__file__, here)}, {(__file__, around.__code__.co_firstlineno)}]

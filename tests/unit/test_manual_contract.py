@@ -220,6 +220,20 @@ def test_a_semaphore_that_two_copies_share():
         "semaphore of its own, or wait for all of them first.")
 
 
+def test_a_semaphore_that_three_copies_share():
+    def kernel(x, o, a, b, c, sem):
+        first, *others = (pltpu.async_copy(x.at[4 * i:4 * i + 4], buf, sem) for i, buf in enumerate((a, b, c)))
+        first.wait()
+        a[...] += 1
+        for copy in others:
+            copy.wait()
+        pltpu.sync_copy(a, o)
+    f = pl.pallas_call(kernel, shape(4, 8), in_specs=[HBM], out_specs=HBM, scratch_shapes=[BUF, BUF, BUF, SEM])
+    assert re.sub(r" \(line.*?\)", "", f.trace(X).hazards[0].mend) == (
+        "A wait before may have had the bytes of the copy x[4:8] → b, the copy x[8:12] → c: all 3 share semaphore sem. "
+        "Give each copy a semaphore of its own, or wait for all of them first.")
+
+
 def never_waited(start, *scratch):
     """The mend for a copy that `start` starts on x, o and scratch."""
     f = pl.pallas_call(lambda *refs: (start(*refs), None)[1], shape(16, 8), in_specs=[HBM], out_specs=HBM,

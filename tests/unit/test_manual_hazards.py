@@ -32,9 +32,14 @@ def only(found, kind):
     return found[0]
 
 
+def plain(hazard):
+    """Its text, without the numbers of lines."""
+    return re.sub(r"line \d+(, \w+ time)?", "line", str(hazard))
+
+
 def check(hazard, operand, step, slot, text):
     assert (hazard.operand, hazard.step, hazard.slot) == (operand, step, slot)
-    assert re.sub(r"line \d+(, \w+ time)?", "line", str(hazard)) == text
+    assert plain(hazard) == text
 
 
 # -- the three classic bugs in the body of a pipeline
@@ -139,12 +144,33 @@ def test_waiting_twice_would_hang():
         copy.wait()
         copy.wait()
     f = call(kernel, BUF, SEM)
-    text = ("step 0: the wait for x → buf (line) asks its semaphore sem for more than the copies started on it bring "
-            "(128 bytes, of which 0 can come): the program would hang here.\n  What was started was waited for already "
-            "(line): drop this wait, or start the copy again before it.")
+    text = ("step 0: the wait for x[0:4] → buf (line) asks its semaphore sem for more than the copies started on it "
+            "bring (128 bytes, of which 0 can come): the program would hang here.\n  What was started was waited for "
+            "already (line): drop this wait, or start the copy again before it.")
     check(only(f.trace(X).hazards, "hang"), "buf", 0, -1, text)
     with pytest.raises(pl.PipelineError, match="would hang here. What was started was waited for already"):
         f(X)
+
+
+def test_a_hang_names_the_copy_that_went_to_another_slot_and_what_went_wrong_first():
+    def kernel(x, o, buf, sem):
+        def fetch(i, slot):
+            return pltpu.make_async_copy(x.at[pl.ds(2 * i, 2)], buf.at[slot], sem.at[slot])
+        fetch(0, 0).start()
+        fetch(1, 0).start()  # should be slot 1
+        fetch(0, 0).wait()
+        buf[0] *= 2
+        fetch(1, 1).wait()
+    f = call(kernel, pltpu.VMEM((2, 2, 8), jnp.float32), pltpu.SemaphoreType.DMA((2,)))
+    first, *_, hang = f.trace(X).hazards
+    assert (first.kind, hang.kind, hang.slot) == ("overwrite in flight", "hang", 1)
+    text = ("step 1: the wait for x[2:4] → buf[1] (line) asks its semaphore sem[1] for more than the copies started on "
+            "it bring (64 bytes, of which 0 can come): the program would hang here.{}Instead, the copy x[2:4] → buf[0] "
+            "(line) was started, on sem[0]: give the start and the wait of a copy the same slot and semaphore.")
+    check(hang, "buf", 1, 1, text.format("\n  "))
+    with pytest.raises(pl.PipelineError) as error:
+        f(X)
+    assert plain(error.value) == f"{text.format(' ')}\n  Before that, {plain(first)}"
 
 
 def test_waiting_for_more_than_was_started_would_hang():
