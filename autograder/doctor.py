@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 
 from pallas_lite.errors import many
 
+from ._cwd import other_course
 from .course.release import REPOSITORY, ROOT, Course
 from .grading import machine
 from .sandbox.bubblewrap import SandboxError, find_sandbox, make_stage
@@ -54,11 +55,15 @@ def learning(course: Course) -> Iterator[Finding]:
     yield from _packages(REPOSITORY / "requirements.lock")
     used = sys.stdlib_module_names & sys.modules.keys()
     names = {*CORE, "pallas_lite", "autograder", "matplotlib", "IPython", *used}
-    hiding = sorted(p.name for p in Path.cwd().iterdir() if p.resolve().parent != REPOSITORY and (
+    here = Path.cwd()
+    hiding = sorted(p.name for p in here.iterdir() if p.resolve().parent != REPOSITORY and (
         p.suffix == ".py" and p.stem in names or p.name in names and (p / "__init__.py").is_file()))
-    if hiding:
+    if other_course(str(here)):  # to be used, not to be renamed
+        yield Finding("this folder", BAD, f"{here} has a course of its own, and this is the doctor of {REPOSITORY}",
+                      f"If it is yours: make -C {shlex.quote(str(here))} build, then .venv/bin/autograder doctor there")
+    elif hiding:
         yield Finding("this folder", BAD, f"{', '.join(hiding)} here is imported in place of the package of that name",
-                      "Give the file another name")
+                      "Give it another name")
     exercises = sum(len(n.tests) for n in course.notebooks)  # imports the checks; a CourseError is the caller's to tell
     yield Finding("course", GOOD, f"{many(len(course.notebooks), 'notebook')}, {many(exercises, 'exercise')}, "
                   f"id {course_id(course)}")

@@ -9,7 +9,7 @@ import pytest
 
 from autograder import doctor
 from autograder.__main__ import main
-from autograder.course.release import ROOT, Course
+from autograder.course.release import REPOSITORY, ROOT, Course
 
 from . import little_course as little
 
@@ -62,6 +62,18 @@ def test_a_file_that_hides_a_package_is_named(options, capsys, monkeypatch, tmp_
     (tmp_path / "numpy.py").write_text("1/0")
     assert main(["doctor", "--student", *options]) == 1
     assert any("numpy.py here is imported in place of" in line for line in lines(capsys))
+
+
+def test_another_course_here_is_to_be_set_up_and_not_renamed(options, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "autograder").mkdir()
+    (tmp_path / "autograder" / "__init__.py").touch()
+    shutil.copy(Path(doctor.__file__).with_name("_cwd.py"), tmp_path / "autograder")
+    assert main(["doctor", "--student", *options]) == 1
+    shown = lines(capsys)
+    assert f"✗ this folder: {tmp_path} has a course of its own, and this is the doctor of {REPOSITORY}" in shown
+    assert f"    → If it is yours: make -C {tmp_path} build, then .venv/bin/autograder doctor there" in shown
+    assert not any("imported in place" in line for line in shown)
 
 
 def test_without_bubblewrap_the_ways_out_are_named(monkeypatch):
