@@ -19,7 +19,7 @@ from jax import lax
 from jax.experimental.pallas import run_state
 from jax.typing import ArrayLike
 
-from .errors import BlockIndexError, PallasLiteError, SpecError, many, takes
+from .errors import BlockIndexError, PallasLiteError, SpecError, bound, many
 from .jaxprs import count, count_work, overwritten_first
 from .memory import garbage_value
 from .refs import Cell, Ref, TracedMemory
@@ -284,7 +284,7 @@ def run_kernel(kernel, unflatten, refs, ids, grid, silent=None):
 
 
 def check_arity(kernel, args, kwargs):
-    if not takes(kernel, *args, **kwargs):
+    if not bound(kernel, args, kwargs):
         n = len(args) + len(kwargs)
         raise SpecError(f"{kernel_name(kernel)}{inspect.signature(kernel)} does not fit the call, which gives it "
                         f"{many(n, 'ref')}: the operands, then the outputs, then the scratch. Give the kernel one "
@@ -301,18 +301,21 @@ def arrays_around(f) -> list[str]:
             if isinstance(value, (np.ndarray, jax.Array))]
 
 
-def parameter_names(f) -> list[str]:
-    """The names of a function's parameters, less `_ref`; none where it has no signature.
+def ref_names(f, args, kwargs) -> list[str]:
+    """What a function calls the refs that it gets: its parameters, less `_ref`; [] where these do not tell.
 
-    >>> parameter_names(lambda x_ref, o_ref, *rest: None)
-    ['x', 'o']
+    `args`, `kwargs`: trees, as the function gets them, of the numbers of the refs.
+
+    >>> ref_names(lambda x_ref, pair, *, n=3: None, [0, {"k": 1, "v": 2}], {})
+    ['x', 'pair_k', 'pair_v']
     """
-    try:
-        parameters = inspect.signature(f).parameters.values()
-    except (TypeError, ValueError):
+    call, total = bound(f, args, kwargs), len(jax.tree.leaves((args, kwargs)))
+    if call is None or any(str(call.signature.parameters[name]).startswith("*") for name in call.arguments):
         return []
-    return [p.name.removesuffix("_ref").strip("_") for p in parameters
-            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    given = {name.removesuffix("_ref").strip("_"): part for name, part in call.arguments.items()}
+    paths = sorted(jax.tree_util.tree_flatten_with_path(given)[0], key=lambda leaf: leaf[1])
+    names = [jax.tree_util.keystr(path, simple=True, separator="_") for path, _ in paths]
+    return names if len(set(names)) == total and all(map(str.isidentifier, names)) else []
 
 
 def kernel_name(kernel: Callable) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from . import specs as _specs
-from .body import kernel_name, parameter_names
+from .body import kernel_name, ref_names
 from .errors import NotSupportedError, SpecError, expect, mend_of
 from .memory import InterpretParams
 from .specs import Grid, GridSpec, ScratchShapes, Shapes, Specs
@@ -178,8 +178,9 @@ class Call:
                                 "each output.")
         outs = list(map(self._array, outs))
         out_specs = self._match(self.out_specs, outs, out_tree, "out_specs")
-        n_scratch = len(jax.tree.leaves(self.scratch_shapes))
-        names = operand_names(self.kernel, len(scalars), len(flat), len(outs), n_scratch)
+        counts = len(scalars), len(flat), len(outs), len(jax.tree.leaves(self.scratch_shapes))
+        names = ref_names(self.kernel, *self.arguments(range(sum(counts)), len(scalars), tree, out_tree)) or [
+            f"{kind}{i}" for kind, n in zip(("scalars", "in", "out", "scratch"), counts, strict=True) for i in range(n)]
         wanted = zip(in_specs + out_specs, names[len(scalars):], flat + outs, strict=False)
         operands = [_specs.resolve(spec, name, aval, self.grid, i >= len(flat), scalars)
                     for i, (spec, name, aval) in enumerate(wanted)]
@@ -187,6 +188,14 @@ class Call:
             self._alias(operands, source - len(scalars), target, len(flat), len(outs))
         indices = list(itertools.product(*map(range, self.grid)))
         return Traced(self, tuple(operands), scalars, tuple(names), tree, out_tree, indices)
+
+    def arguments(self, refs: Sequence, n_scalars: int, in_tree: Any, out_tree: Any) -> tuple[list, dict]:
+        """The kernel's arguments and keywords, of its refs: scalars, inputs, outputs, scratch."""
+        refs, trees = iter(refs), (in_tree, out_tree, jax.tree.structure(self.scratch_shapes))
+        scalars = list(itertools.islice(refs, n_scalars))
+        inputs, results, scratch = (jax.tree.unflatten(t, itertools.islice(refs, t.num_leaves)) for t in trees)
+        args = [*scalars, *inputs, *(results if isinstance(results, (list, tuple)) else [results])]
+        return (args, scratch) if isinstance(scratch, dict) else ([*args, *scratch], {})
 
     def _alias(self, operands, source, target, n_in, n_out):
         if not 0 <= source < n_in or not 0 <= target < n_out:
@@ -266,16 +275,3 @@ def first_call(f: Callable[..., Any], *operands: Any, **keywords: Any) -> tuple[
         _looking.reset(token)
     raise SpecError(f"{kernel_name(f)} makes no pallas_call of pallas_lite. (One inside a jax.jit that ran before is "
                     "not made again: give the function without jax.jit.)")
-
-
-def operand_names(kernel, n_scalars: int, n_in: int, n_out: int, n_scratch: int) -> list[str]:
-    """Names from the kernel's parameters, less `_ref`; in0, in1, …, out0, … where they do not tell.
-
-    >>> operand_names(lambda x_ref, o_ref: None, 0, 1, 1, 0)
-    ['x', 'o']
-    """
-    names = parameter_names(kernel)
-    if len(names) != n_scalars + n_in + n_out + n_scratch or len(set(names)) != len(names) or not all(names):
-        kinds = {"scalars": n_scalars, "in": n_in, "out": n_out, "scratch": n_scratch}
-        names = [f"{kind}{i}" for kind, n in kinds.items() for i in range(n)]
-    return names

@@ -1,6 +1,6 @@
 """Errors and warnings a user can act on. Each says where, what, and how to mend it."""
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 
@@ -62,15 +62,14 @@ def expect(kind: Any, given: object, text: str) -> None:
         raise SpecError(f"{text}. This is of type {type(given).__name__}{mend_of(given, '.')}")
 
 
-def takes(f, *args, **kwargs) -> bool:
-    """Can a function be called so? True also where it has no signature: then the call itself will tell."""
+def bound(f, args: Iterable, kwargs: Mapping) -> inspect.BoundArguments | None:
+    """What each parameter of a function gets in a call; None where it cannot be called so."""
     try:
-        inspect.signature(f).bind(*args, **kwargs)
+        return inspect.signature(f).bind(*args, **kwargs)
     except TypeError:
-        return False
-    except ValueError:
-        pass
-    return True
+        return None
+    except ValueError:  # it has no signature: the call itself will tell
+        return inspect.signature(lambda *args, **kwargs: None).bind(*args, **kwargs)
 
 
 def missing_names(module: str, nearest: dict[str, str]) -> Callable[[str], NoReturn]:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.typing import DTypeLike
 
-from .errors import BlockIndexError, SpecError, expect, many, mend_of, takes
+from .errors import BlockIndexError, SpecError, bound, expect, many, mend_of
 from .schedule import OperandInfo, window
 
 
@@ -374,7 +374,7 @@ def _traced_columns(index_map, grid, scalars) -> list:
 
 
 def _check_arity(index_map, where, grid, scalars):
-    if takes(index_map, *grid, *scalars):
+    if bound(index_map, (*grid, *scalars), {}):
         return
     if not grid and not scalars:
         raise SpecError(f"{where}: its index_map takes grid indices, but the call has no grid. Give grid=(…,).")

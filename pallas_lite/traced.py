@@ -169,12 +169,8 @@ class Traced:
         n_blocked, n_all, n_scalars = len(self.operands), len(self.arrays), len(self.scalars)
         blocked, free = iter(refs[:n_blocked]), iter(refs[n_blocked:n_all])
         arrays = [next(free if x.stays_in_hbm else blocked) for x in self.arrays]
-        results = jax.tree.unflatten(self.out_tree, arrays[self.in_tree.num_leaves:])
-        results = results if isinstance(results, (list, tuple)) else [results]
-        inputs = jax.tree.unflatten(self.in_tree, arrays[:self.in_tree.num_leaves])
-        scratch = jax.tree.unflatten(jax.tree.structure(self.call.scratch_shapes), refs[n_all + n_scalars:])
-        args = [*refs[n_all:n_all + n_scalars], *inputs, *results]
-        return (args, scratch) if isinstance(scratch, dict) else ([*args, *scratch], {})
+        return self.call.arguments([*refs[n_all:n_all + n_scalars], *arrays, *refs[n_all + n_scalars:]], n_scalars,
+                                   self.in_tree, self.out_tree)
 
     @cached_property
     def manual(self) -> bool:

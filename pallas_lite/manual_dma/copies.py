@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 import jax
 
 from .. import specs as _specs
-from ..body import NeedsStepping, parameter_names, position, run_kernel
+from ..body import NeedsStepping, position, ref_names, run_kernel
 from ..errors import NotSupportedError, PallasLiteError, SpecError, expect
 from ..refs import Ref, is_static
 
@@ -121,7 +121,8 @@ def run_scoped(f: Callable[..., T], *types: Allocation, **kw_types: Allocation) 
     for kind in (*types, *kw_types.values()):
         expect((_specs.Scratch, _specs.SemaphoreType), kind, "run_scoped allocates pltpu.VMEM(shape, dtype), "
                                                              "pltpu.SMEM(…) or pltpu.SemaphoreType.DMA")
-    names = (parameter_names(f) + [None] * len(types))[:len(types)]
+    n = len(types)
+    names = (ref_names(f, [*range(n)], dict.fromkeys(kw_types, n)) or [None] * n)[:n]
     return here.scoped([*zip(names, types, strict=True), *kw_types.items()],
                        lambda *refs: f(*refs[:len(types)], **dict(zip(kw_types, refs[len(types):], strict=True))))
 
