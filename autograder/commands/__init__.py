@@ -80,11 +80,12 @@ def results_option(p) -> None:
                    help="the folder that `grade` wrote (default: .nbgrader/results)")
 
 
-def results_of(options, errors: Console) -> list[Report]:
-    """The last results. That they are not all, or somebody's twice, is said. Raises ResultsError."""
+def results_of(options, errors: Console, course: Course) -> list[Report]:
+    """The last results. That they are not all, or of another course, or somebody's twice, is said. Raises ResultsError.
+    """
     def say(text: str) -> None:
         errors.print(f"! {text}", markup=False, highlight=False, soft_wrap=True)
-    found = read(options.results, say)
+    found = read(options.results, say, course)
     for text in twice(found):
         say(text)
     return found

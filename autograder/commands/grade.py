@@ -95,7 +95,8 @@ def _grade(options, store: Store, console, errors) -> int:
             _shown(_filed(graded, keys, order, store), len(todo), errors)
     finally:  # also when it is interrupted: what is known is kept
         known = store.reports(keys.values())
-        written = write(known, Path(options.out), of=len(set(keys.values())), run=run)
+        written = write(known, Path(options.out), of=len(set(keys.values())), run=run,
+                        course=course.version)
     rows = [slim(report) for report in known]
     console.print(table(rows, console.width))
     console.print(LEGEND, highlight=False)

@@ -32,7 +32,7 @@ def option(p, default: str) -> None:
 def run(options, console, errors) -> int:
     from ..nbgrader import gradebook  # needs nbgrader, which grading does not
     course = course_of(options)
-    reports, where = results_of(options, errors), gradebook.settings()
+    reports, where = results_of(options, errors, course), gradebook.settings()
     submitted = Path(where.root, where.submitted_directory)
     submissions = find([str(submitted)], course) if submitted.is_dir() else []
     return _write(options.gradebook or where.db_url, reports, submissions, course, errors, where, options.results)

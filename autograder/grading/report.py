@@ -19,6 +19,7 @@ from rich.table import Table
 
 from pallas_lite.errors import many
 
+from ..course.release import Course
 from ..exercise import EXERCISES
 from .grade import Mark, Report, clean
 
@@ -34,11 +35,12 @@ class ResultsError(Exception):
     """Results that are not there, or cannot be read. The text says what to do."""
 
 
-def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: None) -> list[Report]:
+def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: None,
+         course: Course | None = None) -> list[Report]:
     """The reports that `grade` left in its results folder, sorted by student. Raises ResultsError.
 
-    `say`: is told if they are not all, because the run that wrote them was interrupted; and if they are those of an
-    earlier run, because the last one was killed, or is not through.
+    `say`: is told if they are not all, because the run that wrote them was interrupted; if they are those of an
+    earlier run, because the last one was killed, or is not through; and if they are not marks of this `course`.
     """
     path, last = Path(folder, "results.json"), _last_run(folder)
     again = "Grade again: autograder grade PATH... --out DIR"
@@ -48,6 +50,7 @@ def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: No
         version = data["version"]
         reports = [Report.from_plain(r) for r in data["submissions"]] if version == VERSION else []
         asked, run = int(data.get("of", len(reports))), data.get("run", "")  # older files do not say
+        of_course = dict(data.get("course", {}))
     except FileNotFoundError:
         if last:
             raise ResultsError(f"no results in {folder} yet: {_why_none(folder)}. {go_on}") from None
@@ -62,7 +65,24 @@ def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: No
         say(f"these are the results of an earlier run: {_why_none(folder)}. {go_on}")
     elif len(reports) < asked:
         say(f"{len(reports)} of {many(asked, 'submission')}: the last run was interrupted. {go_on}")
+    if course and (now := _changed(reports, of_course, course)):
+        say(f"{now}: `autograder grade --resume --out {folder}` grades again")
     return reports
+
+
+def _changed(reports: list[Report], then: dict[str, str], course: Course) -> str:
+    """How the course that the marks are of differs from this one, in words; empty if it does not."""
+    now = {t.number: t.points for n in course.notebooks for t in n.tests.values()}
+    worth = {n: m.max_points for r in reports for n, m in r.marks.items()}
+    differ = [f"points of {n}: {was:g} then, {now[n]:g} now" if n in now else f"{n} is gone"
+              for n, was in worth.items() if was != now.get(n)]
+    if differ:
+        rest = [f"{len(differ) - 3} more"] * (len(differ) > 3)
+        return f"these marks are of an earlier release ({'; '.join(differ[:3] + rest)})"
+    for part, what in (("release", "an earlier release"), ("checks", "earlier checks")):
+        if then.get(part, course.version[part]) != course.version[part]:  # older files do not say
+            return f"these marks are of {what}"
+    return ""
 
 
 def _last_run(folder: str | os.PathLike) -> str:
@@ -152,10 +172,12 @@ def _sum(marks: list) -> str:
     return f"{points}/{sum(m.max_points for m in marks):g}" if marks else ""
 
 
-def write(reports: Iterable[Report], folder: Path, of: int | None = None, run: str = "") -> tuple[Path, Path]:
+def write(reports: Iterable[Report], folder: Path, of: int | None = None, run: str = "",
+          course: dict[str, str] | None = None) -> tuple[Path, Path]:
     """Writes results.json, a submission a line, and results.csv. Holds one whole report at a time.
 
     `of`: how many submissions the run was asked for (default: as many as there are reports). `run`: which run it is.
+    `course`: the version of the course that the marks are of, as Course.version has it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     light = []
@@ -165,7 +187,8 @@ def write(reports: Iterable[Report], folder: Path, of: int | None = None, run: s
             file.write(",\n" * bool(light) + json.dumps(report.to_plain(), ensure_ascii=False))
             light.append(slim(report))
         of = len(light) if of is None else of
-        file.write(f'],\n"complete": {json.dumps(len(light) >= of)}, "of": {of}, "run": {json.dumps(run)}}}\n')
+        file.write(f'],\n"complete": {json.dumps(len(light) >= of)}, "of": {of}, "run": {json.dumps(run)},\n'
+                   f'"course": {json.dumps(course or {})}}}\n')
     numbers = exercises_of(light)
     # With a byte-order mark, which is how Excel knows that the names are UTF-8.
     with replacing(folder / "results.csv", encoding="utf-8-sig") as file:

@@ -10,7 +10,7 @@ import pytest
 from autograder.__main__ import main
 from autograder.course.release import Notebook
 from autograder.grading.grade import Mark, Report
-from autograder.grading.report import cell, write
+from autograder.grading.report import cell, read, write
 from autograder.pages.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, empty, partial, read_roster, summed
 
 from . import little_course as little
@@ -209,3 +209,28 @@ def test_one_notebook_alone_is_marked_out_of_its_own_points_and_named(course):
 def test_a_name_is_one_folder(course):
     twice = [SimpleNamespace(**vars(r)) for r in (reports()[0], reports()[0])]
     assert list(FORMATS["gradescope"](twice, course, NOBODY)) == ["ada/results.json", "ada_/results.json"]
+
+
+@pytest.mark.parametrize("part, words", [("release", "an earlier release"), ("checks", "earlier checks")])
+def test_marks_of_an_earlier_course_are_called_so(course, tmp_path, part, words):
+    given, said, out = reports(), [], tmp_path / "out"
+    write(given, out, course=course.version)
+    assert read(out, said.append, course) == given and said == []
+    write(given, out, course=course.version | {"autograder": "another", "packages": "others"})  # give the same marks
+    assert read(out, said.append, course) == given and said == []
+    write(given, out, course=course.version | {part: "another"})
+    assert read(out, said.append, course) == given
+    assert said == [f"these marks are of {words}: `autograder grade --resume --out {out}` grades again"]
+
+
+def test_marks_whose_points_were_others_are_named_by_each_verb_that_reads_them(course, tmp_path, capsys):
+    given = reports()[:1]
+    given[0].marks |= {"90.1": Mark(5.0, 5, "right"), "91.1": Mark(1.0, 1, "right")}
+    out, release = tmp_path / "out", ["--release", course.release, "--checks", *course.checks]
+    write(given, out)  # as an older grader did, which did not say of which course
+    words = ("! these marks are of an earlier release (points of 90.1: 5 then, 2 now; 91.1 is gone): `autograder grade "
+             f"--resume --out {out}` grades again\n")
+    for verb, where in (("export", ["--out", tmp_path / "e"]), ("feedback", ["--out", tmp_path / "f"]),
+                        ("gradebook", ["--gradebook", f"sqlite:///{tmp_path}/gradebook.db"])):
+        main([verb, "--results", str(out), *map(str, where), *release])
+        assert words in capsys.readouterr().err, verb
