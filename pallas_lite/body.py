@@ -70,8 +70,9 @@ def when(condition: ArrayLike) -> Callable[[Callable[[], object]], None]:
 
     A Python bool is decided once, while tracing; a traced bool becomes `lax.cond`.
     """
-    if callable(condition):
-        raise SpecError("pl.when needs a condition: write @pl.when(pl.program_id(0) == 0) above the function.")
+    if callable(condition) or np.ndim(condition):
+        raise SpecError("pl.when needs a condition, a bool: write @pl.when(pl.program_id(0) == 0) above the function. "
+                        "Of an array, ask for jnp.any(array), or choose with jnp.where(array, new, old).")
 
     def decide(f):
         if isinstance(condition, (bool, np.bool_)):
@@ -175,7 +176,7 @@ class Body:
     `values`: one array for each ref that the kernel gets, in the order of `avals` (name, shape, dtype).
     `indices`: the grid position of each step, in the order in which they run.
     `read[i]`, `written[i]`: the kernel may read, may write ref i. `moving`: the refs that it indexes with a traced
-    start, which may lie past their end. `asks`: the grid axes whose index it asks for.
+    start, which may lie past their end, and in which lines. `asks`: the grid axes whose index it asks for.
     """
 
     def __init__(self, kernel, avals, grid, indices, unflatten):
@@ -190,7 +191,7 @@ class Body:
                             for (name, _, dtype), *refs in zip(avals, values, flags, strict=True)]
                 run_kernel(kernel, unflatten, [Ref(m) for m in memories], ids, grid, silent)
                 self.read, self.written = ([m.loaded for m in memories], [m.stored for m in memories])
-                self.moving = [i for i, m in enumerate(memories) if m.moving]
+                self.moving = {i: sorted(m.moving) for i, m in enumerate(memories) if m.moving}
             flags = [jnp.zeros((), bool)] * len(values)
             if through_refs:
                 # Refs that live in here only: with jax.new_ref, JAX could not vmap what is outside (engines/xla.py).
@@ -257,9 +258,10 @@ class Body:
     def refuse(self, i: int, t: int):
         """The error for an access past the end of ref i, at step t."""
         name, shape, _ = self.avals[i]
+        lines = " or ".join(map(str, self.moving[i]))
         raise BlockIndexError(f"step {t}: an index into {name}, which has shape {tuple(shape)}, goes past its end or "
-                              "below 0. A slice does not shift, nor count from the end: guard it, or make the block "
-                              "larger.")
+                              f"below 0 (line {lines}). A slice does not shift, nor count from the end: guard it, or "
+                              "make the block larger.")
 
     @property
     def work(self) -> tuple[tuple[str, str, float], ...]:

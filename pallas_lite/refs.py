@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from .errors import BlockIndexError, MissingError, SpecError, many, mend_of
+from .tracer_errors import first_outside
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,8 @@ class TracedMemory:
     def __init__(self, name, ref, flag, fill):
         self.name, self.shape, self.dtype, self.ref, self.fill = name, ref.shape, ref.dtype, ref, fill
         self.flag = flag  # a ref to a bool: did an access with a traced start go past the end?
-        self.loaded = self.stored = self.moving = False  # does the kernel read it, write it, use traced starts?
+        # Does the kernel read it, write it? In which lines does it use traced starts?
+        self.loaded, self.stored, self.moving = False, False, set()
 
     def load(self, starts, sizes):
         self.loaded = True
@@ -257,7 +259,8 @@ class TracedMemory:
     def _past_end(self, starts, sizes):
         moving = [(s, n, whole) for s, n, whole in zip(starts, sizes, self.shape, strict=True) if not is_static(s)]
         bad = reduce(or_, [(s < 0) | (s + n > whole) for s, n, whole in moving])
-        self.flag[...], self.moving = self.flag[...] | bad, True
+        self.flag[...] = self.flag[...] | bad
+        self.moving.add(first_outside()[1].f_lineno)
         return bad
 
 

@@ -281,13 +281,9 @@ class Schedule:
             slots = zip(self.operands, e.slots, strict=True)  # those of a loop are expressions
             used = ", ".join(f"{x.name}[{s}]" for x, s in slots if str(s) != "-1")
             return f"run step {e.step} on {used}"
-        x = self.operand(e.operand)
-        slot = f"{x.name}[{e.slot}]"
-        if e.verb == IN_START:
-            return f"{e.verb}({x.show(e.block)} → {slot})"
-        if e.verb == OUT_START:
-            return f"{e.verb}({slot} → {x.show(e.block)})"
-        return f"{e.verb}({slot})"
+        block, slot = self.operand(e.operand).show(e.block), f"{e.operand}[{e.slot}]"
+        ends = {IN_START: f"{block} → {slot}", OUT_START: f"{slot} → {block}"}
+        return f"{e.verb}({ends.get(e.verb, slot)})"
 
     def listing(self) -> str:
         """The unrolled program, one event a line."""

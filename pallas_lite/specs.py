@@ -3,7 +3,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any, Protocol, SupportsIndex, TypeAlias
@@ -197,10 +197,6 @@ class Operand:
         first = np.asarray(self.blocks) * [a for a, _ in self.starts] + [c for _, c in self.starts]
         return bool(((first < 0) | (first + self.block_shape > self.shape)).any())
 
-    def in_order(self, order: list[int]) -> "Operand":
-        """The same with the steps in another order."""
-        return replace(self, blocks=[tuple(self.blocks[t]) for t in order])
-
     @property
     def ref_shape(self) -> tuple[int, ...]:
         """The shape that the kernel sees."""
@@ -292,6 +288,7 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
         _check_range(where, blocks, shape, sizes, padding)
     starts = tuple((1, -p[0]) if p else (n, 0) for n, p in zip(sizes, padding, strict=True)) if any(padding) else None
     mode = spec.pipeline_mode
+    expect((Buffered, type(None)), mode, f"{where}: pipeline_mode is pl.Buffered(n), with n slots")
     return Operand(name, name, is_output, mode.buffer_count if mode else 2, shape, dtype, tuple(sizes), squeeze, blocks,
                    starts=starts, index_map=spec.index_map, steers=spec.memory_space is SMEM)
 
@@ -325,10 +322,10 @@ def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars
     if index_map is None:
         return [(0,) * rank] * math.prod(grid)
     _check_arity(index_map, where, grid, scalars)
-    if any(isinstance(s, jax.core.Tracer) for s in scalars):
-        return jax.numpy.stack(_traced_columns(index_map, grid, scalars), axis=1)
     if not in_kernel:
         _check_traceable(index_map, where, grid, scalars)
+    if any(isinstance(s, jax.core.Tracer) for s in scalars):
+        return jax.numpy.stack(_traced_columns(index_map, grid, scalars), axis=1)
     with jax.ensure_compile_time_eval():  # the indices are known, also where the call is being traced
         return _evaluate(index_map, where, grid, rank, scalars, in_kernel)
 
@@ -343,7 +340,8 @@ def _check_traceable(index_map, where, grid, scalars):
                         "none yet. In place of a Python if, min or max, or of indexing a NumPy array, use jnp.where, "
                         f"jnp.minimum or jnp.maximum, or a prefetched scalar.\n  {str(e).splitlines()[0]}") from None
     except Exception as error:
-        raise SpecError(f"{where}: its index_map raises {type(error).__name__}: {error}") from error
+        order = ". It gets the grid's indices first, then the prefetched scalars." if scalars else ""
+        raise SpecError(f"{where}: its index_map raises {type(error).__name__}: {error}{order}") from error
     if held:
         raise SpecError(f"{where}: its index_map holds an array ({jax.typeof(held[0])}), which Pallas does not allow. "
                         "Pass it as a prefetched scalar (pltpu.PrefetchScalarGridSpec): the index map gets it as an "

@@ -127,8 +127,10 @@ class _Walk:
         self.found.setdefault((kind, events), hazard)
 
     def facts(self, e):
+        x = self.operands[e.operand]
+        shared = f" (shared by {x.name})" if x.array in self.operands and x.array != x.name else ""
         return {"operand": e.operand, "slot": f"{e.operand}[{e.slot}]", "number": e.slot, "step": e.step,
-                "block": self.operands[e.operand].show(e.block), "verb": e.verb, "way": e.verb.rpartition("_")[0]}
+                "block": x.show(e.block) + shared, "verb": e.verb, "way": e.verb.rpartition("_")[0]}
 
     # -- one method for each verb
 

@@ -207,7 +207,7 @@ def test_reduction_over_a_padded_tail():
 
 def test_aliased_shift():
     said = run("aliased_shift")[1]
-    assert "copy_out of x[1] touches the block that the copy_in begun in step 1 still moves" in said
+    assert "copy_out of x[1] (shared by o) touches the block that the copy_in begun in step 1 still moves" in said
 
 
 def test_one_dimensional_tail():
@@ -275,7 +275,7 @@ SIBLINGS = {  # name -> call, what it must say
         (1,), lambda i: (jnp.minimum(i + 1, 3),))], out_specs=Spec((1,), lambda i: (i,)),
         input_output_aliases={0: 0}), ""),
     "halves swapped in place": (called(copy, shape(8), X8, grid=(2,), in_specs=[Spec((4,), lambda i: (1 - i,))],
-                                       out_specs=FOUR, input_output_aliases={0: 0}), "copy_out of x[0] touches"),
+                                       out_specs=FOUR, input_output_aliases={0: 0}), "copy_out of x[0] (shared by o) touches"),
 }
 
 

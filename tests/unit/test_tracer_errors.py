@@ -189,9 +189,18 @@ def takes_too_many(x_ref, y_ref, o_ref):
     pass
 
 
-@says("pl.when needs a condition: write @pl.when(pl.program_id(0) == 0) above the function.")
+@says("pl.when needs a condition, a bool: write @pl.when(pl.program_id(0) == 0) above the function. Of an array, ask "
+      "for jnp.any(array), or choose with jnp.where(array, new, old).")
 def gives_when_no_condition(x_ref, o_ref):
     @pl.when
+    def _():
+        o_ref[...] = x_ref[...]
+
+
+@says("pl.when needs a condition, a bool: write @pl.when(pl.program_id(0) == 0) above the function. Of an array, ask "
+      "for jnp.any(array), or choose with jnp.where(array, new, old).")
+def gives_when_an_array(x_ref, o_ref):
+    @pl.when(x_ref[...] > 0)
     def _():
         o_ref[...] = x_ref[...]
 
@@ -250,14 +259,14 @@ PAST = [
     (lambda x, o: x[8],
      "x: index 8 is out of range in dimension 0, which has 8 elements. A slice past the end does not shift."),
     (lambda x, o: x[pl.program_id(0) - 1],
-     "step 0: an index into x, which has shape (8,), goes past its end or below 0. A slice does not shift, nor count "
-     "from the end: guard it, or make the block larger."),
+     "step 0: an index into x, which has shape (8,), goes past its end or below 0 (LINE). A slice does not "
+     "shift, nor count from the end: guard it, or make the block larger."),
     (lambda x, o: o.__setitem__(pl.program_id(0) - 1, 1.0),
-     "step 0: an index into o, which has shape (8,), goes past its end or below 0. A slice does not shift, nor count "
-     "from the end: guard it, or make the block larger."),
+     "step 0: an index into o, which has shape (8,), goes past its end or below 0 (LINE). A slice does not "
+     "shift, nor count from the end: guard it, or make the block larger."),
     (lambda x, o: o.__setitem__(pl.ds(7 * pl.program_id(0), 2), jnp.zeros(2)),
-     "step 1: an index into o, which has shape (8,), goes past its end or below 0. A slice does not shift, nor count "
-     "from the end: guard it, or make the block larger."),
+     "step 1: an index into o, which has shape (8,), goes past its end or below 0 (LINE). A slice does not "
+     "shift, nor count from the end: guard it, or make the block larger."),
 ]
 
 
@@ -270,7 +279,7 @@ def test_an_access_outside_the_block(line, text):
             o_ref[0] = value.sum()
     with pytest.raises(pl.PallasLiteError) as error:
         call(kernel)
-    assert str(error.value) == text
+    assert str(error.value) == text.replace("LINE", f"line {line.__code__.co_firstlineno}")
 
 
 def test_a_whole_number_may_count_from_the_end():
@@ -320,6 +329,8 @@ CALLS = {
                                  "(2,). Change the map's parameters or the grid."),
     "an index map that raises": (lambda: call(in_specs=[block(lambda i: {}[0])]),
                                  "operand x: its index_map raises KeyError: 0"),
+    "a number as pipeline_mode": (lambda: call(in_specs=[block(pipeline_mode=3)]),
+                                  "operand x: pipeline_mode is pl.Buffered(n), with n slots. This is of type int."),
     "an index map that decides in Python": (lambda: call(in_specs=[block(lambda i: 1 if i else 0)]),
                                             "operand x: Pallas traces its index_map, which needs the value of a grid "
                                             "index where there is none yet. In place of a Python if, min or max, or of "

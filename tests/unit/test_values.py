@@ -141,7 +141,7 @@ def test_an_in_place_update_of_a_part_is_no_hazard():
     (lambda x, o: o.__setitem__(..., x), r"read the ref first: o\[...\] = x\[...\]"),
     (lambda x, o: o.__setitem__(..., x[None]), "index its value"),
     (lambda x, o: x + 1, r"x is a ref, not a value: read it first, x\[...\]"),
-    (lambda x, o: pl.when(lambda: None), "pl.when needs a condition"),
+    (lambda x, o: pl.when(lambda: None), "pl.when needs a condition, a bool"),
 ])
 def test_bad_indices_are_errors(body, text):
     def kernel(x_ref, o_ref):
@@ -233,6 +233,31 @@ def test_a_block_list_in_prefetched_scalars_chooses_the_blocks():
         f(jnp.array([0, 3, 0]), x)
     with pytest.raises(pl.NotSupportedError, match="prefetched scalars choose the blocks"):
         f.trace(shape(3, dtype=jnp.int32), x)
+
+
+@pytest.mark.parametrize("around", [lambda f: f, jax.jit], ids=["a call", "jit"])
+def test_an_index_map_that_takes_the_prefetched_scalar_first_is_told_the_order(around):
+    spec = pltpu.PrefetchScalarGridSpec(1, grid=(2,), in_specs=[pl.BlockSpec((4,), lambda order, i: (order[i],))],
+                                        out_specs=pl.BlockSpec((4,), lambda i, order: (i,)))
+    f = around(pl.pallas_call(lambda order, x_ref, o_ref: copy(x_ref, o_ref), shape(8), grid_spec=spec))
+    with pytest.raises(pl.SpecError, match="operand x: its index_map raises IndexError: .*"
+                                           "It gets the grid's indices first, then the prefetched scalars\\."):
+        f(jnp.array([1, 0]), jnp.arange(8.0))
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_an_index_past_the_end_of_a_prefetched_scalar_names_its_lines(twice):
+    def kernel(ids, x_ref, o_ref):
+        o_ref[...] = x_ref[...] + ids[pl.program_id(0) - 1]
+        if twice:
+            o_ref[...] *= ids[pl.program_id(0)]
+
+    spec = pltpu.PrefetchScalarGridSpec(1, grid=(2,), in_specs=[pl.BlockSpec((4,), lambda i, ids: (i,))],
+                                        out_specs=pl.BlockSpec((4,), lambda i, ids: (i,)))
+    line = kernel.__code__.co_firstlineno + 1
+    lines = f"line {line} or {line + 2}" if twice else f"line {line}"
+    with pytest.raises(pl.BlockIndexError, match=rf"an index into ids, .* goes past its end or below 0 \({lines}\)\."):
+        pl.pallas_call(kernel, shape(8), grid_spec=spec)(jnp.array([1, 2]), jnp.arange(8.0))
 
 
 def test_a_revisited_output_block_that_an_alias_reads_back_is_not_lost():
