@@ -275,7 +275,8 @@ SIBLINGS = {  # name -> call, what it must say
         (1,), lambda i: (jnp.minimum(i + 1, 3),))], out_specs=Spec((1,), lambda i: (i,)),
         input_output_aliases={0: 0}), ""),
     "halves swapped in place": (called(copy, shape(8), X8, grid=(2,), in_specs=[Spec((4,), lambda i: (1 - i,))],
-                                       out_specs=FOUR, input_output_aliases={0: 0}), "copy_out of x[0] (shared by o) touches"),
+                                       out_specs=FOUR, input_output_aliases={0: 0}),
+                                "copy_out of x[0] (shared by o) touches"),
 }
 
 
