@@ -13,8 +13,9 @@ the planted answers that they are tried on. The rooms, each using only those bef
     nbgrader/   reports -> nbgrader's gradebook and Formgrader, and our grader in place of its Autograde
     pages/      reports -> a feedback page for each student, files of grades, similar answers side by side
 
-doctor.py looks into all of them, commands/ has the verbs of `autograder --help`. nbgrader_config.py, labconfig/ and
-instructor/ are settings, which Jupyter looks for in this folder.
+doctor.py looks into all of them, commands/ has the verbs of `autograder --help`, which
+commandline.py writes into messages as they can be typed. nbgrader_config.py, labconfig/ and instructor/ are settings,
+which Jupyter looks for in this folder.
 """
 from . import _cwd as _cwd  # before anything else is imported
 from .exercise import EXERCISES as EXERCISES

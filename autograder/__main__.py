@@ -46,9 +46,14 @@ VERBS = (
 
 
 class Plain(Console):
-    """A console on which nothing that a student wrote is a command, a name in a message among it."""
+    """A console on which nothing that a student wrote is a command, a name in a message among it.
+
+    No line is broken: a path that was would be another one to whoever copies it. A terminal breaks lines itself.
+    """
 
     def print(self, *objects, **how) -> None:
+        if all(isinstance(o, str) for o in objects):
+            how.setdefault("soft_wrap", True)
         super().print(*(clean(o, 10**6) if isinstance(o, str) else o for o in objects), **how)
 
 

@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 from pallas_lite.errors import many
 
 from ._cwd import other_course
+from .commandline import typed
 from .course.release import REPOSITORY, ROOT, Course
 from .grading import machine
 from .sandbox.bubblewrap import SandboxError, find_sandbox, make_stage
@@ -157,7 +158,7 @@ def _nbgrader() -> Iterator[Finding]:
                       "Formgrader do not find the course", f"export JUPYTER_CONFIG_PATH={here} (make lab does that)")
     elif not release.is_dir():
         yield Finding("nbgrader", BAD, f"{have}; its release folder {release} is not there",
-                      "See CourseDirectory in your nbgrader_config.py, or build the course: autograder build")
+                      "See CourseDirectory in your nbgrader_config.py, or build the course: " + typed("build"))
     else:
         yield Finding("nbgrader", GOOD, f"{have}; course in {where.root}")
     server = any(Path(p, "jupyter_server_config.d", "nbgrader.json").is_file() for p in jupyter_config_path())
@@ -176,7 +177,7 @@ def _gradebook(url: str) -> Iterator[Finding]:
     if url.startswith("sqlite:///") and not file.exists():
         above = next((p for p in file.parents if p.exists()), Path("/"))
         if os.access(above, os.W_OK):
-            yield Finding("gradebook", NOTE, f"{shown} is not there yet", "The first marks or `autograder build` "
+            yield Finding("gradebook", NOTE, f"{shown} is not there yet", f"The first marks or `{typed('build')}` "
                           "make it")
         else:
             yield Finding("gradebook", BAD, f"{shown} cannot be made: {above} is not writable", "Give yourself the "
@@ -199,12 +200,12 @@ def _release(course: Course) -> Iterator[Finding]:
     try:
         chapters = read_course(ROOT, registered())
     except BuildError as error:
-        yield Finding("release", BAD, f"solutions/ cannot be built: {error.problems[0]}", "autograder build says all")
+        yield Finding("release", BAD, f"solutions/ cannot be built: {error.problems[0]}", f"{typed('build')} says all")
         return
     stale = [c.file for c in chapters if not (path := Path(course.release, c.file)).is_file()
              or release_problems(c, path)]
     if stale:
-        yield Finding("release", BAD, f"not what solutions/ has now: {', '.join(stale)}", "autograder build")
+        yield Finding("release", BAD, f"not what solutions/ has now: {', '.join(stale)}", typed("build"))
     else:
         yield Finding("release", GOOD, f"{many(len(chapters), 'notebook')}, as solutions/ has them")
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from pallas_lite.errors import many as many
 
+from ..commandline import typed
 from ..course.release import ROOT, Course
 from ..grading.grade import Report
 from ..grading.report import ResultsError, read, twice
@@ -101,7 +102,7 @@ def course_of(options) -> Course:
     """The course that the options name. A release that cannot be read is said before anything starts."""
     if options.release != Course().release and not Path(options.release).is_dir():
         options.refuse(f"--release: there is no folder {options.release}. The course's own is notebooks/, which "
-                       "`autograder build` makes")
+                       f"`{typed('build')}` makes")
     course = Course(str(Path(options.release).resolve()), tuple(options.checks or Course().checks))
     _ = course.notebooks
     return course

@@ -1,6 +1,7 @@
 """autograder grade: submissions -> marks, as files and as a table. The work is in ../grading/."""
 import argparse
 import contextlib
+import shlex
 import time
 from pathlib import Path
 
@@ -68,8 +69,8 @@ def _take_up(options, last: dict, errors) -> None:
     options.paths = last["paths"]
     for name in RESUMED:
         if getattr(options, name) == options.defaults[name]:
-            setattr(options, name, last[name])
-    errors.print(f"autograder: going on with {' '.join(options.paths)}, --timeout {options.timeout:g}",
+            setattr(options, name, last.get(name, options.defaults[name]))
+    errors.print(f"autograder: going on with {shlex.join(options.paths)}, --timeout {options.timeout:g}",
                  markup=False, highlight=False, soft_wrap=True)
 
 

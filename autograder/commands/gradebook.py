@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ..commandline import typed
 from ..course.release import Course
 from ..grading.grade import Report
 from ..grading.submissions import Submission, find
@@ -53,9 +54,9 @@ def after_grading(options, reports: Iterable[Report], submissions: list[Submissi
         submitted = Path(where.root, where.submitted_directory).resolve()
         if not submissions or not all(Path(p).resolve().is_relative_to(submitted)
                                       for s in submissions for p in s.paths):
-            results = "" if options.out == RESULTS else f" --results {options.out}"
+            results = [] if Path(options.out) == RESULTS else ["--results", options.out]
             errors.print(f"not in nbgrader's gradebook, since they do not lie in {submitted}; to write these marks "
-                         f"too:  autograder gradebook{results}", markup=False, highlight=False, soft_wrap=True)
+                         f"too:  {typed('gradebook', *results)}", markup=False, highlight=False, soft_wrap=True)
             return OK
     from ..nbgrader import gradebook
     where = where or gradebook.settings()
@@ -69,10 +70,10 @@ def _write(url: str, reports: Iterable[Report], submissions: list[Submission], c
     try:
         written = gradebook.write(reports, url, course, gradebook.times_of(folders), where.config)
     except gradebook.GradebookError as error:
-        again = "" if url == where.db_url else f" --gradebook '{gradebook.shown(url)}'"
+        again = [] if url == where.db_url else ["--gradebook", gradebook.shown(url)]
         errors.print(f"autograder: {error}\nNo mark is lost: all are in {results}. When it can be written again:\n"
-                     f"  autograder gradebook --results {results}{again}", markup=False, highlight=False, style="bold",
-                     soft_wrap=True)
+                     f"  {typed('gradebook', '--results', results, *again)}", markup=False, highlight=False,
+                     style="bold", soft_wrap=True)
         return FAULT
     errors.print(f"written: marks of {many(written.students, 'student')} into {gradebook.shown(url)} "
                  f"({written.changed} new or changed)", markup=False, highlight=False, soft_wrap=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 import nbformat
 
+from ..commandline import typed
 from ..exercise import EXERCISES, load
 
 PACKAGE = Path(__file__).resolve().parents[1]  # the folder autograder/
@@ -78,8 +79,7 @@ class Course:
         load(*self.checks)
         paths = sorted(p for p in Path(self.release).glob("*/*.ipynb") if not p.parent.name.startswith("."))
         if not paths:
-            raise CourseError(f"no released notebook in {self.release}. Build the course first: "
-                              "autograder build")
+            raise CourseError(f"no released notebook in {self.release}. Build the course first: {typed('build')}")
         return tuple(_read(path) for path in paths)
 
     @cached_property
@@ -142,7 +142,7 @@ def _read(path: Path) -> Notebook:
     try:
         notebook = nbformat.read(path, as_version=4)
     except Exception as error:
-        raise CourseError(f"the released notebook {where} cannot be read: {error}") from None
+        raise CourseError(f"the released notebook {where} cannot be read: {error}. {_built_again()}") from None
     tests, answers = {}, []
     for cell in notebook.cells:
         nbgrader = cell.metadata.get("nbgrader", {})
@@ -152,7 +152,7 @@ def _read(path: Path) -> Notebook:
             found = _test(cell.source, nbgrader.get("points", 0), where)
             if found.answer_id not in answers:
                 raise CourseError(f"{where}: exercise {found.number} has no answer cell {found.answer_id} "
-                                  "above its test")
+                                  f"above its test. {_built_again()}")
             tests[nbgrader["grade_id"]] = found
     return Notebook(path.parent.name, path.stem, tuple(notebook.cells), tests)
 
@@ -164,9 +164,13 @@ def _test(source: str, points: float, where: str) -> Test:
             student = next((ast.unparse(k.value) for k in node.keywords if k.arg == "student"), "")
             found = EXERCISES.get(number)
             if found is None:
-                raise CourseError(f"{where}: no check is registered for exercise {number!r}")
+                raise CourseError(f"{where}: no check is registered for exercise {number!r}. {_built_again()}")
             if found.points != points:
-                raise CourseError(f"{where}: exercise {number} is worth {points:g} points in the notebook and "
-                                  f"{found.points:g} in its check")
+                raise CourseError(f"{where}: the points of exercise {number} are {points:g} in the notebook and "
+                                  f"{found.points:g} in its check. {_built_again()}")
             return Test(number, ast.unparse(node.args[1]), student, found.points, found.answer_id)
-    raise CourseError(f'{where}: a test cell calls no check("3.2", answer): {source[:80]!r}')
+    raise CourseError(f'{where}: a test cell calls no check("3.2", answer): {source[:80]!r}. {_built_again()}')
+
+
+def _built_again() -> str:
+    return f"If the checks or solutions/ have changed since it was built, build it again: {typed('build')}"

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from pallas_lite.errors import many
 
+from ..commandline import typed
 from ..course.release import Course
 from ..exercise import EXERCISES
 from .grade import Mark, Report, clean
@@ -43,8 +44,9 @@ def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: No
     earlier run, because the last one was killed, or is not through; and if they are not marks of this `course`.
     """
     path, last = Path(folder, "results.json"), _last_run(folder)
-    again = "Grade again: autograder grade PATH... --out DIR"
-    go_on = f"`autograder grade --resume --out {folder}` goes on"
+    again = f"Grade again: {typed('grade', 'PATH...', '--out', 'DIR')}"
+    resume = typed("grade", "--resume", "--out", folder)
+    go_on = f"`{resume}` goes on"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         version = data["version"]
@@ -66,7 +68,7 @@ def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: No
     elif len(reports) < asked:
         say(f"{len(reports)} of {many(asked, 'submission')}: the last run was interrupted. {go_on}")
     if course and (now := _changed(reports, of_course, course)):
-        say(f"{now}: `autograder grade --resume --out {folder}` grades again")
+        say(f"{now}: `{resume}` grades again")
     return reports
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..commandline import typed
 from .grade import Report
 from .report import VERSION, ResultsError, write_atomic
 
@@ -78,11 +79,11 @@ class Store:
         """What `note_run` was given last. Raises ResultsError."""
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             asked = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
-            if asked.pop("version") == VERSION:
+            if asked.pop("version") == VERSION and "paths" in asked:
                 asked.pop("run", "")
                 return asked
         raise ResultsError(f"there is no run to go on with in {self.folder}. Name the submissions: "
-                           "autograder grade PATH... --out DIR")
+                           f"{typed('grade', 'PATH...', '--out', self.folder)}")
 
 
 class Reports:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..commandline import typed
 from ..course.release import Course
 from ..exercise import EXERCISES
 from ..grading.grade import Mark, Report, clean
@@ -158,7 +159,7 @@ def _why(report: Report) -> str:
     """Why marks of a report are not known, and how to go on."""
     causes = [m.message for m in report.marks.values() if m.points is None] or report.warnings
     do = ("Ask for the file once more, grade it and export again" if report.status == "unreadable" else
-          "That is the grader's own fault: see `autograder doctor`, grade and export again")
+          f"That is the grader's own fault: see `{typed('doctor')}`, grade and export again")
     return f"{'; '.join(clean(c, 200) for c in dict.fromkeys(causes)) or report.status}. {do}"
 
 

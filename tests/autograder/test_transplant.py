@@ -192,7 +192,7 @@ def test_a_notebook_of_another_course_is_refused(course):
 
 
 def test_a_release_at_odds_with_its_checks_is_the_graders_fault(tmp_path, course):
-    for change, words in ((lambda n: n.cells[4].metadata.nbgrader.update(points=9), "worth 9 points"),
+    for change, words in ((lambda n: n.cells[4].metadata.nbgrader.update(points=9), "are 9 in the notebook and 2 in"),
                           (lambda n: n.cells[4].update(source="1"), "calls no check"),
                           (lambda n: n.cells[4].update(source='check("90.9", x)'), "no check is registered")):
         notebook = little.notebook()

@@ -1,6 +1,7 @@
 """nbgrader's gradebook after `autograder grade`, and after nbgrader's own autograde: the same marks in each."""
 import contextlib
 import csv
+import shlex
 import shutil
 import sqlite3
 
@@ -141,7 +142,7 @@ def test_a_locked_gradebook_loses_nothing_and_the_message_says_how_to_go_on(cour
         assert main(command) == 3
         told = capsys.readouterr().err
         assert "another program is writing to it (database is locked)" in told and "No mark is lost" in told
-        assert f"autograder gradebook --results {graded.results} --gradebook '{url}'" in told
+        assert f"autograder gradebook --results {graded.results} --gradebook {shlex.quote(url)}" in told
         assert "Traceback" not in told
         connection.rollback()
     assert main(command) == 0
