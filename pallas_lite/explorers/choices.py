@@ -48,7 +48,8 @@ class Play(NamedTuple):
 def of_function(f: Callable, operands: tuple, choices: dict, machine: Machine) -> "CallTuner":
     """Of a function that makes a pallas_call: its keywords are the settings. Without choices: around the defaults."""
     parameters = inspect.signature(inspect.unwrap(f)).parameters
-    taken = list(inspect.signature(inspect.unwrap(f)).bind_partial(*operands).arguments)
+    places = [name for name, p in parameters.items() if p.kind < p.VAR_POSITIONAL and name not in choices]
+    taken = places[:len(operands)]
     own = {name: p.default for name, p in parameters.items() if name not in taken and p.kind not in (
         p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     if any(p.kind == p.VAR_KEYWORD for p in parameters.values()):
@@ -57,7 +58,7 @@ def of_function(f: Callable, operands: tuple, choices: dict, machine: Machine) -
     for choice in choices:
         if choice not in own:
             raise SpecError(f"explore({name}, …, {choice}=…): {name} has no keyword {choice}; it has "
-                            f"{', '.join(own) or 'none'}. Block sizes are tuned as keywords: {HOW}.")
+                            f"{', '.join(own or parameters) or 'none'}. Block sizes are tuned as keywords: {HOW}.")
     given = choices or {name: around(value) for name, value in own.items() if type(value) in (int, bool)}
     if not given:
         raise SpecError(f'explore({name}, …, view="tuner"): {name} has no keyword with a whole number as its default, '

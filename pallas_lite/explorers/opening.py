@@ -5,7 +5,7 @@ from typing import Any
 
 from ..body import kernel_name
 from ..call import Call, first_call
-from ..errors import SpecError
+from ..errors import SpecError, bound, many
 from ..hardware import TPU_V5E, Machine
 from ..traced import Traced
 from . import choices, schedule, stepper
@@ -60,15 +60,27 @@ def caller(f: Callable, operands: tuple, settings: dict) -> Callable:
 
     Parameters that operands would land in are settings if they are named as such, or have a number as their default.
     """
-    own = inspect.signature(inspect.unwrap(f)).parameters
+    f, name, signature = inspect.unwrap(f), kernel_name(f), inspect.signature(inspect.unwrap(f))
+    own = signature.parameters
     places = [p for p in own.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
-    if not operands or not all(p.name in settings or type(p.default) in (int, bool) for p in places[:len(operands)]):
-        return f
+    makes = operands and all(p.name in settings or type(p.default) in (int, bool) for p in places[:len(operands)])
 
     def made_and_called(*arrays, **chosen):
-        return inspect.unwrap(f)(**chosen)(*arrays)
-    made_and_called.__name__ = kernel_name(f)
-    made_and_called.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
-        inspect.Parameter("arrays", inspect.Parameter.VAR_POSITIONAL),
-        *(p.replace(kind=max(p.kind, p.KEYWORD_ONLY)) for p in own.values())])
+        given = () if makes else arrays
+        if not bound(f, given, chosen):
+            beside = "" if makes else f"{many(len(given), 'operand')} with "
+            raise SpecError(f"explore: {name}{signature} does not take {beside}{', '.join(chosen) or 'no settings'}. "
+                            f"Operands stand behind it in their order, settings are keywords: {choices.HOW}.")
+        made = f(*given, **chosen)
+        if makes:
+            return made(*arrays)
+        if isinstance(made, Call):
+            raise SpecError(f"explore: {name} makes a pallas_call and does not call it. Give its operands, arrays or "
+                            f"ShapeDtypeStructs, behind {name}: pl.explore({name}, x, y, …).")
+        return made
+    made_and_called.__name__ = name
+    arrays = inspect.Parameter("arrays", inspect.Parameter.VAR_POSITIONAL)
+    settled = [arrays, *(p.replace(kind=max(p.kind, p.KEYWORD_ONLY)) for p in own.values())]
+    made_and_called.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=settled if makes else [*own.values()])
     return made_and_called

@@ -33,6 +33,7 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
     the slope has both. Raises SpecError for anything else, and for an intensity that a logarithmic axis cannot show.
     """
     expect(Machine, machine, "plot_roofline takes a machine: one of pl.hardware, such as pl.hardware.TPU_V5E")
+    expect(Mapping, kernels, f"plot_roofline takes kernels by their names, {{name: kernel}}; {WHAT}")
     if ax is None:
         ax = Figure(figsize=(9, 3.6), layout="constrained").add_subplot()
     ink = ink_of(ax)

@@ -12,6 +12,7 @@ from .look import ink_of
 
 # Okabe and Ito's colours, dark enough for lines; markers tell the lines apart in grey.
 LINES = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#7F7F7F", "v"))
+TAKES = "plot_sweep takes {depth: {block size: timeline}}, each of f.trace(x).timeline(machine)"
 BOUNDS = {"compute": "-", "bandwidth": "--", "latency": ":"}
 
 
@@ -23,10 +24,13 @@ def plot_sweep(timelines: Mapping[int, Mapping[int, Timeline]], ax: Axes | None 
     has. Thin lines are the lower bounds of `Timeline.terms`: compute and bandwidth, the same for all depths (those of
     the first depth are drawn), and in each depth's colour its latency bound.
     """
+    expect(Mapping, timelines, TAKES)
+    for row in timelines.values():
+        expect(Mapping, row, TAKES)
     lines = {depth: dict(sorted(row.items())) for depth, row in timelines.items() if row}
     everything = [t for row in lines.values() for t in row.values()]
     for t in everything or [None]:
-        expect(Timeline, t, "plot_sweep takes {depth: {block size: timeline}}, each of f.trace(x).timeline(machine)")
+        expect(Timeline, t, TAKES)
     if ax is None:
         ax = Figure(figsize=(9, 4), layout="constrained").add_subplot()
     (unit, name), ink = unit_of(min(t.total for t in everything)), ink_of(ax)

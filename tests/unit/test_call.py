@@ -9,6 +9,7 @@ from jax.experimental import pallas as upstream
 
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
+from pallas_lite.hardware import TPU_V5E
 
 
 def shape(*dims, dtype=jnp.float32):
@@ -312,6 +313,9 @@ def scopes(x_ref, o_ref):
     (pl.verify, "verify takes a schedule: f.trace\\(x\\).schedule.* This is of type Traced."),
     (pl.timeline, "timeline takes a schedule: f.trace\\(x\\).schedule"),
     (pl.plot_timeline, "plot_timeline takes a timeline: .* or f.trace\\(x\\).timeline\\(machine\\)"),
+    (lambda t: pl.plot_sweep(t.timeline()), "plot_sweep takes {depth: .* This is of type Timeline."),
+    (lambda t: pl.plot_sweep({2: t.timeline()}), "plot_sweep takes {depth: .* This is of type Timeline."),
+    (lambda t: pl.plot_roofline(TPU_V5E, [t]), "takes kernels by their names, {name: kernel}; .* of type list."),
     (lambda t: t.timeline("v5e"), "one of pl.hardware, such as pl.hardware.TPU_V5E. This is of type str."),
     (lambda t: pl.record(3, 4), "a loop is a function of .* This is of type int."),
     (lambda t: pltpu.VMEM(8, jnp.float32), "VMEM: the shape is a tuple, such as \\(8, 128\\). This is of type int."),

@@ -173,6 +173,23 @@ def test_without_choices_a_function_that_only_makes_the_call_is_tuned_around_its
     assert tuner.choices == dict.fromkeys(("bm", "bn"), (32, 64, 128, 256, 512))
 
 
+NOT_CALLED = r"maker makes a pallas_call and does not call it. Give its operands, .* pl.explore\(maker, x, y, …\)"
+
+
+@pytest.mark.parametrize("opened, words", [
+    (lambda: pl.explore(maker, view="tuner", bm=(64, 128)), NOT_CALLED),
+    (lambda: pl.explore(maker, bm=64), NOT_CALLED),
+    (lambda: pl.explore(named, X, X, view="tuner", bq=(1, 2)), "named has no keyword bq; it has bm, bn"),
+    (lambda: pl.explore(maker, X, X, X, view="tuner", bq=(1, 2)), "maker has no keyword bq; it has bm, bn"),
+    (lambda: pl.explore(maker, X, X, X, bq=1), r"maker\(bm=128, bn=128\) does not take bq. Operands"),
+    (lambda: pl.explore(matmul, view="tuner", bm=(64, 128)), "does not take 0 operands with bm"),
+    (lambda: pl.explore(matmul, X, X, X), "does not take 3 operands with no settings. Operands .* def matmul"),
+])
+def test_operands_and_settings_that_do_not_fit_the_function_are_named(opened, words):
+    with pytest.raises(pl.SpecError, match=words):
+        opened()
+
+
 @pytest.mark.parametrize("given, words", [
     ({"bq": (1, 2)}, "matmul has no keyword bq; it has bm, bn, bk"), ({"bm": 64}, "two values or more"),
     ({"bm": tuple(range(40))}, "up to 32 values"), ({"bm": ()}, "two values or more")])
