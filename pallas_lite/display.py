@@ -14,7 +14,7 @@ from .show import View
 from .table import aligned, folded
 from .timeline import LANES, Timeline, unit_of
 from .traced import Traced
-from .verify import Hazards
+from .verify import Hazards, verify
 
 if TYPE_CHECKING:  # matplotlib takes half a second: it is imported where something is drawn
     from matplotlib.figure import Figure
@@ -31,10 +31,16 @@ def lanes(t: Timeline, fold: int | None = 16) -> str:
     return aligned([name, *LANES], {i: rows[i] for i in folded(len(rows), fold=fold)})
 
 
+def steps_of(trace: Traced) -> str:
+    """How often the kernel runs, and how many steps its schedule has where its own copies make more of them."""
+    own = trace.schedule.steps if trace.manual else 0
+    return many(trace.steps, "step") + f", cut into {own} by its own copies" * (own > trace.steps)
+
+
 def about(trace: Traced) -> str:
     """Grid, operands, SRAM and hazards of a call on operands of known shapes: the schedule's, then the last run's."""
     s, grid = trace.schedule, " × ".join(map(str, trace.call.grid))
-    rows = [f"{trace.call.name}: {f'grid {grid}' if grid else 'no grid'}, {many(len(trace.indices), 'step')}"]
+    rows = [f"{trace.call.name}: {f'grid {grid}' if grid else 'no grid'}, {steps_of(trace)}"]
     for x in trace.arrays:
         copies = (f"{many(x.depth, 'slot')} of {' × '.join(map(str, x.block_shape))}, "
                   f"{many(s.copies(x.name), 'copy', 'copies')}" if not x.stays_in_hbm else "stays in HBM")
@@ -54,16 +60,20 @@ def about_call(call: Call) -> str:
 
 
 def picture(what: Schedule | Timeline | View | Traced | Call) -> "Figure | None":
-    """The slots of a schedule, a timeline, a view's listing beside its timeline; of a call, its first three arrays."""
+    """The slots of a schedule, a timeline, a view's listing beside its timeline; of a call, its first three arrays.
+
+    The first hazard is marked.
+    """
     from matplotlib.figure import Figure
 
     from .plot import plot_grid, plot_listing, plot_slots, plot_timeline
     if isinstance(what, Timeline):
-        return plot_timeline(what).get_figure(root=True)
+        return plot_timeline(what, hazards=verify(what.schedule)[:1]).get_figure(root=True)
     if isinstance(what, View):
         return plot_listing(what.timeline, hazards=what.hazards[:1], limit=what.limit).get_figure(root=True)
     if isinstance(what, Schedule):
-        return plot_slots(what).get_figure(root=True) if what.steps and what.operands else None
+        drawn = what.steps and what.operands
+        return plot_slots(what, hazards=verify(what)[:1]).get_figure(root=True) if drawn else None
     trace = what.last if isinstance(what, Call) else what
     if trace is None or not trace.schedule.steps or not (operands := trace.schedule.operands[:3]):
         return None

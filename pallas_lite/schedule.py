@@ -158,6 +158,8 @@ class Schedule:
     scratch: tuple[tuple[str, str, int], ...] = ()  # SRAM besides the operands' slots: (name, what it is, bytes)
     # Of a loop written by hand, for each event: the line that called it, and the kernel if `compute` was given one.
     calls: tuple[tuple[int, Callable | None], ...] = field(default=(), compare=False, repr=False)
+    # What verify says, where these events do not tell: who stepped through a kernel saw its reads and writes too.
+    hazards: tuple | None = field(default=None, compare=False, repr=False)
 
     rolled: ClassVar[Callable[["Schedule"], "Rolled"]]  # the loop that a person would write; rolled.py puts it here
 

@@ -16,7 +16,7 @@ import numpy as np
 from .by_hand import execute, record, unwritten
 from .call import Call
 from .errors import HazardWarning, PallasLiteError, PipelineError, SpecError
-from .hardware import TOY, Machine
+from .hardware import TOY, TPU_V5E, Machine
 from .memory import InterpretParams
 from .schedule import Schedule
 from .timeline import Timeline, timeline
@@ -33,6 +33,7 @@ class View:
     schedule: Schedule
     machine: Machine = TOY
     limit: float | None = None  # the end of the time axis, in seconds, to compare two views by eye
+    known: list[Hazard] | None = None  # of a trace: what is wrong with its grid is not in its schedule
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -42,13 +43,16 @@ class View:
     @cached_property
     def hazards(self) -> list[Hazard]:
         """What is wrong with the schedule; [] is nothing. Blocks that a hand-written loop never writes come last."""
-        return Hazards(verify(self.schedule) + unwritten(self.schedule))
+        found = verify(self.schedule) + unwritten(self.schedule) if self.known is None else self.known
+        return Hazards(found)
 
     @property
     def verdict(self) -> str:
-        """One line: race-free, or the first hazard and its mend."""
+        """One line: race-free, or the first hazard and its mend; of a trace, all that it prints."""
         if not self.hazards:
             return "✓ race-free: no choice of moments for the copies changes a result"
+        if self.known:
+            return f"✗ {self.hazards}"
         return "✗ " + str(self.hazards[0]) + (f"\n… and {len(self.hazards) - 1} more" if len(self.hazards) > 1 else "")
 
     @property
@@ -83,11 +87,13 @@ class NoView(str):
     verdict = property(str.__str__, doc="Where a view says whether the schedule is race-free, this says why none is.")
 
 
-def show(what: Schedule | Traced | Callable, steps: int = 4, *operands: object, depth: int = 2, machine: Machine = TOY,
-         limit: float | None = None) -> View | NoView:
+def show(what: Schedule | Traced | Callable, steps: int = 4, *operands: object, depth: int = 2,
+         machine: Machine | None = None, limit: float | None = None) -> View | NoView:
     """A view of a schedule, of a trace's schedule, or of a hand-written loop.
 
     A loop is recorded first, with `steps` blocks and `depth` slots. `operands` are refused: a call is traced first.
+    Without a `machine` the times are TOY's; those of a trace that does not fit into TOY's SRAM are TPU_V5E's, as in
+    `explore`.
 
     A loop that raises, or does not end within 10 s, gives a line that says so in place of the view, so that a notebook
     goes on; `record` raises. Raises SpecError for a call that is not traced: only on operands it has a schedule.
@@ -95,8 +101,11 @@ def show(what: Schedule | Traced | Callable, steps: int = 4, *operands: object, 
     if isinstance(what, Call) or operands:
         raise SpecError("show takes a trace, a schedule or a loop written by hand. Of a call, show what it would do on "
                         f"its operands: pl.show(f.trace(x, y)). This is of type {type(what).__name__}.")
+    known = None
     if isinstance(what, Traced):
-        machine, what = what.limited(machine), what.schedule
+        if machine is None and what.schedule.sram_bytes > TOY.sram_bytes:
+            machine = TPU_V5E
+        machine, known, what = what.limited(machine or TOY), what.hazards, what.schedule
     try:
         with _time_limit(10):
             schedule = what if isinstance(what, Schedule) else record(what, steps, depth=depth)
@@ -108,7 +117,7 @@ def show(what: Schedule | Traced | Callable, steps: int = 4, *operands: object, 
         at = next((f.lineno for f in frames if f.name == getattr(what, "__name__", None)), None)
         line = f" (line {at} of the cell)" if at else ""
         return NoView(f"✗ nothing to show, {getattr(what, '__name__', 'the loop')} stopped{line}: {kind}{error}")
-    return View(schedule, machine, limit)
+    return View(schedule, machine or TOY, limit, known)
 
 
 def outcome(schedule: Schedule, blocks: np.ndarray) -> str:

@@ -165,6 +165,7 @@ class Timeline:
         sizes = {x.name: x.depth * x.block_bytes for x in self.schedule.operands}
         largest, most = max(sizes, key=sizes.__getitem__, default=""), self.machine.physical_sram_bytes
         lift = f"; on a TPU, CompilerParams(vmem_limit_bytes=…) gives up to {most:,}" if most >= self.sram_bytes else ""
+        lift += "; or give a real machine, such as pl.hardware.TPU_V5E" * (self.machine.name == TOY.name)
         mend = f"Use smaller blocks or fewer slots (Buffered(n)), first of all for {largest}{lift}."
         return [Hazard("sram", self.sram_report, mend, largest, 0, -1, ())]
 

@@ -7,7 +7,6 @@ schedule); under jax.jit it becomes a compiled program (manual_dma/direct.py).
 """
 import math
 import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -96,11 +95,8 @@ class Traced:
         On the arrays that were traced; where they are unknown, on zeros for integers, which may be indices, and ones
         for other numbers.
         """
-        if self.manual:
-            found = schedule_of(self._dry.log, self.call.name)
-            work = tuple((*key, n / max(found.steps, 1)) for key, n in sorted(self._work.items()))
-        else:
-            found, work = record(self.steps, self.operands, 0.0, self.call.name), self.body.work
+        found = self._did if self.manual else record(self.steps, self.operands, 0.0, self.call.name)
+        work = self._work(found.steps) if self.manual else self.body.work
         cost, counted = self.call.cost_estimate, sum(n for *_, n in work)
         flops = counted if cost is None else cost.flops / max(found.steps, 1)
         if counted:  # the units share an estimate as the traced kernel does
@@ -120,9 +116,7 @@ class Traced:
         """What is wrong with the schedule, and with a kernel's own copies. Reports about values come with a run."""
         if self.blocks_from_scalars:
             return []  # nobody can tell before it runs
-        if self.manual:
-            return Hazards(self._grid_hazards + self._dry.hazards)
-        return Hazards(verify(self.schedule) + self._grid_hazards)
+        return Hazards(verify(self._did if self.manual else self.schedule) + self.grid_hazards)
 
     @property
     def races(self) -> list[Hazard]:
@@ -130,12 +124,16 @@ class Traced:
         return [h for h in self.hazards if h.kind in RACES]
 
     @cached_property
-    def _grid_hazards(self) -> list[Hazard]:
+    def grid_hazards(self) -> list[Hazard]:
+        """Those of the hazards that lie in the blocks that the grid asks for, whatever the order of the copies."""
         schedule = record(self.steps, self.operands) if self.manual else self.schedule
         return grid_hazards(self.operands, self.indices, self.parallel, schedule)
 
     def timeline(self, machine: Machine = TOY) -> Timeline:
-        """When each engine is busy: modelled from the machine's α, β and F, not measured."""
+        """When each engine is busy: modelled from the machine's α, β and F, not measured.
+
+        TOY has round numbers, for small examples: give a kernel of your own a machine of `hardware`.
+        """
         return timeline(self.schedule, self.limited(machine))
 
     def limited(self, machine: Machine) -> Machine:
@@ -213,7 +211,7 @@ class Traced:
             outcome = traced._stepped(inputs)
             if outcome.stopped:
                 raise outcome.stopped
-            found = self._grid_hazards + outcome.hazards
+            found = self.grid_hazards + outcome.hazards
             heard = self.call.on_hazard != "ignore"
             if heard and self.parallel and not any(h.kind in RACES for h in found):
                 other = traced.other_order()._stepped(inputs).values
@@ -284,14 +282,15 @@ class Traced:
         return self.manual and self.given is None
 
     @cached_property
-    def _dry(self) -> step.Outcome:
-        if self.given is not None:
-            return self._stepped(self.given)
-        try:  # indices must lie inside; other numbers should be seen
-            return self._stepped({name: np.full(a.shape, not np.issubdtype(a.dtype, np.integer), a.dtype)
-                                  for name, a in self._inputs.items()})
+    def _did(self) -> Schedule:
+        """What a kernel with copies of its own did, and the hazards seen on the way."""
+        values = self.given or {name: np.full(a.shape, not np.issubdtype(a.dtype, np.integer), a.dtype)
+                                for name, a in self._inputs.items()}  # indices lie inside; other numbers are seen
+        try:
+            outcome = self._stepped(values)
         except PallasLiteError as error:
-            raise type(error)(f"{error}{STAND_INS}") from error
+            raise type(error)(f"{error}{STAND_INS * self._on_stand_ins}") from error
+        return schedule_of(outcome.log, self.call.name, outcome.hazards)
 
     @property
     def _inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -305,13 +304,13 @@ class Traced:
     def _direct(self):
         return direct.compiled(self._program, self._inputs)
 
-    @property
-    def _work(self) -> Counter:
-        """Arithmetic of the whole kernel; none where Python decides what it does, so that it has no trace."""
+    def _work(self, steps: int) -> tuple[tuple[str, str, float], ...]:
+        """Arithmetic of a step, as Schedule.work; () where Python decides what the kernel does: it has no trace."""
         try:
-            return count_work(jax.make_jaxpr(self._program)(self._inputs).jaxpr)
+            work = count_work(jax.make_jaxpr(self._program)(self._inputs).jaxpr)
         except (jax.errors.JAXTypeError, PallasLiteError):
-            return Counter()
+            return ()
+        return tuple((*key, n / max(steps, 1)) for key, n in sorted(work.items()))
 
     @cached_property
     def parts(self) -> tuple:

@@ -14,6 +14,7 @@ from ..plot import plot_grid, plot_timeline
 from ..plot.grid import Sheets, Visit, visits_of
 from ..schedule import Schedule
 from ..timeline import Timeline
+from ..verify import Hazards
 from .base import STRONG, Explorer, button, fresh, happens, laid_over, show_time, touch, touch_steps
 
 SHOWN = 3  # operands side by side
@@ -63,7 +64,7 @@ class GridExplorer(Explorer):
         t = self.timeline
         lines.append(f"{show_time(t.total)} modelled on {self.machine.name} for all steps, core busy "
                      f"{t.utilisation:.0%}, {t.bound}-bound")
-        lines += [f"✗ {hazard}" for hazard in (self.trace.hazards or self.trace.reported)[:1]]
+        lines += [f"✗ {Hazards(found)}" for found in [self.trace.hazards or self.trace.reported] if found]
         return "\n".join(lines)
 
     def happens(self) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ..body import kernel_name
 from ..call import Call, first_call
+from ..display import steps_of
 from ..errors import SpecError, bound, many
 from ..hardware import TPU_V5E, Machine
 from ..traced import Traced
@@ -49,10 +50,19 @@ def explore(call: Call | Traced | Callable[..., Any], *operands: Any, view: str 
     else:
         made, arrays = first_call(caller(call, operands, settings), *operands, **settings)
         trace = made.trace(*arrays)
+    if trace.manual and not (view == "grid" and walks(trace)):
+        raise SpecError(f'explore(…, view="{view}"): {trace.call.name} starts copies of its own ({steps_of(trace)}), '
+                        "and an explorer moves through those of pallas_call's pipeline. To see its own, "
+                        "pl.show(f.trace(…)), or print f.trace(…).schedule.")
     if not trace.steps or not trace.operands:
-        raise SpecError("explore: this call has no steps, or no operand that is copied block by block. To see a "
-                        "kernel's own copies, print f.trace(…).schedule.")
+        raise SpecError("explore: this call has no steps, or no operand that is copied block by block.")
     return choices.of_trace(trace, settings, machine) if view == "tuner" else VIEWS[view](trace, machine)
+
+
+def walks(trace: Traced) -> bool:
+    """Does the kernel, whatever it copies itself, compute once in each step of its call's grid?"""
+    s = trace.schedule
+    return bool(trace.operands) and s.columns.step[s.runs].tolist() == list(range(trace.steps))
 
 
 def caller(f: Callable, operands: tuple, settings: dict) -> Callable:

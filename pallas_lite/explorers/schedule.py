@@ -5,6 +5,8 @@ is base.py's.
 """
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -16,6 +18,7 @@ from ..plot import plot_timeline
 from ..schedule import Schedule
 from ..specs import Operand
 from ..timeline import Timeline, timeline
+from ..verify import Hazard
 from .base import Explorer, fresh, happens, laid_over, show_number, show_time, touch_steps
 
 FACTORS = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 1, 1.5, 2, 3, 4, 8)  # β and F move in these, from the machine's own
@@ -56,10 +59,10 @@ def schedule_explorer(steps: int = 8, depth: int = 2, alpha: float | None = None
 
 def of_trace(trace, machine: Machine) -> "ScheduleExplorer":
     """The same sliders for a call: all of its own but N, which its grid decides; `depth` is that of every operand."""
-    own, depth = trace.timeline(machine), most_slots(trace)
+    own, depth, at = trace.timeline(machine), most_slots(trace), at_depths(trace)
     asked = trace.call.name, str(trace.call.grid), depth, machine
-    return ScheduleExplorer(lambda n, depth: at_depth(trace, depth), {"depth": depth}, own.machine, own.step_seconds,
-                            asked)
+    return ScheduleExplorer(lambda n, depth: at(depth).schedule, {"depth": depth}, own.machine, own.step_seconds,
+                            asked, lambda depth: at(depth).hazards)
 
 
 def most_slots(trace) -> int:
@@ -67,20 +70,25 @@ def most_slots(trace) -> int:
     return max(x.depth for x in trace.operands)
 
 
-def at_depth(trace, depth: int) -> Schedule:
-    """A call's schedule with so many slots for each operand; as written, if that is the most that one has there."""
-    if depth == most_slots(trace):
-        return trace.schedule
-    found = record(trace.steps, [replace(x, depth=depth) for x in trace.operands])
-    return replace(trace.schedule, events=found.events, operands=found.operands)
+def at_depths(trace) -> Callable[[int], Any]:
+    """Depth -> the trace with so many slots for each operand; as written, if that is the most that one has there."""
+    @cache
+    def at(depth: int):
+        if depth == most_slots(trace):
+            return trace
+        other = replace(trace, arrays=tuple(replace(x, depth=depth) for x in trace.arrays))
+        vars(other)["body"] = trace.body  # the kernel is the same
+        return other
+    return at
 
 
 class ScheduleExplorer(Explorer):
     """What `schedule_explorer` returns. `settings` has the numbers, `controls` the sliders, `ui` the whole widget."""
 
     def __init__(self, program: Callable[[int | None, int], Schedule], numbers: dict[str, int], machine: Machine,
-                 step_seconds: float, asked: tuple):
+                 step_seconds: float, asked: tuple, hazards: Callable[[int], list[Hazard]] = lambda depth: []):
         self.program, self.machine, self.step_seconds, self.asked = program, machine, step_seconds, asked
+        self.hazards = hazards  # with so many slots; the course's own pipeline has none with any
         self._limit, self._known = None, (None, None)
         super().__init__({**numbers, "alpha": machine.alpha, "beta": machine.beta, "flops": machine.flops, "step": 0})
 
@@ -114,8 +122,10 @@ class ScheduleExplorer(Explorer):
         bounds = ", ".join(f"{name} {formulas[name]} = {show_time(v)}" for name, v in t.terms.items())
         if "steps" not in self.settings:
             bounds += " (X: of all copies of a step; one that is skipped counts as 0)"
+        found = self.hazards(self.settings["depth"])
         return (f"step {self.step}: {' · '.join(happens(t.schedule, self.step))}\nfill {show_time(t.fill)} · "
-                f"drain {show_time(t.drain)} · {sram}\nlower bounds: {bounds}")
+                f"drain {show_time(t.drain)} · {sram}\nlower bounds: {bounds}"
+                + f"\n✗ {found}" * bool(found))
 
     def __str__(self) -> str:
         s = self.settings

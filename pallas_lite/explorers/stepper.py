@@ -5,7 +5,7 @@ line or as far as it stays right; verdict, values and time are those of the orde
 """
 import html
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,9 +21,9 @@ from ..plot.timeline import height
 from ..schedule import IN_START, OUT_START, OUT_WAIT, RUN, Schedule
 from ..show import outcome, row
 from ..timeline import CORE, Timeline, timeline, unit_of
-from ..verify import Hazard, verify
+from ..verify import Hazard, Hazards, verify
 from .base import Explorer, button, fresh, laid_over, show_time, touch
-from .schedule import at_depth, most_slots
+from .schedule import at_depths, most_slots
 
 MOST_STEPS, MOST_SLOTS, MOST_LINES = 6, 4, 40
 SIZE = 6.4, 2.3  # inches, of the picture
@@ -49,10 +49,7 @@ def derivation_stepper(steps: int = 4, depth: int = 2, *, machine: Machine = TOY
 
 def of_trace(trace, machine: Machine) -> "DerivationStepper":
     """The same for a call: its own lines, as the pipeline has them, to be moved. Raises SpecError if it has many."""
-    own, depth = trace.timeline(machine), most_slots(trace)
-    if trace.manual:
-        raise SpecError('explore(…, view="stepper"): this kernel has copies of its own. The stepper moves the lines of '
-                        "a pipeline only; to see yours, print f.trace(…).schedule.")
+    own, depth, at = trace.timeline(machine), most_slots(trace), at_depths(trace)
     if (lines := len(own.schedule)) > MOST_LINES:
         fit = max(trace.steps * MOST_LINES // lines, 1)
         raise SpecError(f'explore(…, view="stepper"): this call has {lines:,} lines in {trace.steps:,} steps; the '
@@ -61,7 +58,8 @@ def of_trace(trace, machine: Machine) -> "DerivationStepper":
     if depth > MOST_SLOTS:
         raise SpecError(f'explore(…, view="stepper"): an operand of this call has {depth} slots; the stepper takes up '
                         f"to {MOST_SLOTS}. Give it Buffered({MOST_SLOTS}) or less.")
-    return DerivationStepper(lambda n, d: at_depth(trace, d), {"depth": depth}, own.machine, own.step_seconds)
+    return DerivationStepper(lambda n, d: at(d).schedule, {"depth": depth}, own.machine, own.step_seconds,
+                             trace.grid_hazards)
 
 
 def blocking(N, A, X, Y, B):
@@ -90,7 +88,8 @@ class DerivationStepper(Explorer):
     what, to_do = "Timeline of the program.", "move its lines"
 
     def __init__(self, program: Callable[[int | None, int], Schedule], numbers: dict[str, int], machine: Machine,
-                 step_seconds: float | None = None):
+                 step_seconds: float | None = None, other: Sequence[Hazard] = ()):
+        self.other = other  # hazards that lie in a call's grid: no order of the lines mends them
         self.program, self.machine, self.step_seconds, self._said = program, machine, step_seconds, ""
         self._start, self._known = (None, None), (None, None)
         start = program(numbers.get("steps"), numbers["depth"])
@@ -231,7 +230,8 @@ class DerivationStepper(Explorer):
         t = self.timeline
         if self.hazards:
             return f"✗ {self.hazards[0].kind} · {self.hazards[0].message}"
-        return (f"✓ right, and race-free · {show_time(t.total)} modelled, from {show_time(self.began)} · core busy "
+        right = "only the grid is wrong" if self.other else "right, and race-free"
+        return (f"✓ {right} · {show_time(t.total)} modelled, from {show_time(self.began)} · core busy "
                 f"{t.utilisation:.0%}")
 
     @property
@@ -241,6 +241,9 @@ class DerivationStepper(Explorer):
             lines.append(f"{right} would be right")
         if self.hazards:
             lines.append(self.hazards[0].mend)
+        more = Hazards([*self.hazards[1:] * (not self.by_hand), *self.other])
+        if more:
+            lines.append(f"✗ {more}")
         return "\n".join([*lines, *filter(None, [self._said])])
 
     def __str__(self) -> str:

@@ -5,14 +5,16 @@ window of the array on the other side is the block. Copies between two arrays, o
 """
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, OperandInfo, Schedule
+from ..verify import Hazard
 from .buffers import COPY, SEND, WAIT
 
 
-def schedule_of(log, name: str) -> Schedule:
-    """The schedule of a log.
+def schedule_of(log, name: str, hazards: Sequence[Hazard] = ()) -> Schedule:
+    """The schedule of a log. It has the hazards found on the way, their events numbered as its own are.
 
     A run is a stretch of computing between copies, on the slots that it touches (the last one, where it touches several
     slots of a buffer; -1 for an operand that it leaves alone).
@@ -25,12 +27,15 @@ def schedule_of(log, name: str) -> Schedule:
         buffers[key].add(near[0])
     infos = _infos(copies, log, windows)
     keys, events, touched, step = list(infos), [], {}, 0
+    places, accesses = {}, []  # number in the log -> in the schedule; the accesses since the last copy
 
     def run():
         slots = tuple(next((s for m, s in touched.items() if m in buffers[key]), -1) for key in keys)
         if any(s >= 0 for s in slots):
+            places.update(dict.fromkeys(accesses, len(events)))
             events.append(Event(RUN, step, slots=slots))
         touched.clear()
+        accesses.clear()
 
     def copy(number, is_wait, step):
         key, is_out, (buffer, near), (array, far) = copies[number]
@@ -46,12 +51,15 @@ def schedule_of(log, name: str) -> Schedule:
             run()
             for n in [number] if a.verb == COPY else a.copies:
                 if n in copies:
+                    places[number] = len(events)
                     copy(n, a.verb == WAIT, a.step)
         elif a.verb != SEND and not a.windows[0][0].steers:
             (buffer, rectangle), step = a.windows[0], a.step
             touched[buffer] = max(buffer.slot_of(rectangle), 0)
+            accesses.append(number)
     run()
-    return Schedule(tuple(events), tuple(infos.values()), name=name)
+    seen = tuple(replace(h, events=tuple(places[n] for n in h.events if n in places)) for h in hazards)
+    return Schedule(tuple(events), tuple(infos.values()), name=name, hazards=seen)
 
 
 def _ends(a):

@@ -64,6 +64,8 @@ def plot_listing(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Ha
         title = (f"{timeline.schedule.name} on {timeline.machine.name}: {total} modelled, core busy "
                  f"{timeline.utilisation:.0%}")
         plot_timeline(timeline, beside, hazards=hazards[:1], title=title, fold=12, selected=selected, limit=limit)
+        if len(beside.get_xlabel()) * 0.066 > 9 - left - 0.65:  # it would be cut off where the page ends
+            beside.set_xlabel(beside.get_xlabel().replace(" · ", "\n", 1), fontsize=9)
     size = ax.get_position()
     inches = size.width * ax.figure.get_figwidth(), size.height * ax.figure.get_figheight()
     points = POINTS * min(1, inches[0] / wide / LETTER, inches[1] / (len(lines) + 1) / HIGH)

@@ -119,8 +119,8 @@ def plot_slots(what: Schedule | Timeline, operand: str | None = None, ax: Axes |
     A schedule is drawn over its steps, a timeline over modelled time. `operand` shows the slots of that one only. A
     dark bar at the foot of a box: the kernel runs on this slot. `window` draws a part: (first, one past the last) step,
     or seconds; without it, the middle of more than `fold` steps is left out. `notes[t]` is a text for step t, put where
-    its run uses a slot. Stretches that events of `hazards` (of `verify`) begin have a red frame. Raises SpecError for
-    an unknown operand.
+    its run uses a slot. Stretches that events of `hazards` (of `verify`) begin have a red frame, and the legend names
+    their kind. Raises SpecError for an unknown operand.
     """
     expect((Schedule, Timeline), what, "plot_slots takes a schedule or a timeline: f.trace(x).schedule, or "
                                        "f.trace(x).timeline(machine)")
@@ -157,10 +157,12 @@ def plot_slots(what: Schedule | Timeline, operand: str | None = None, ax: Axes |
     at.cover(ax, ink)
     ax.set_xlabel(f"{f'modelled time ({name})' if timed else 'step'} · {KEY}", fontsize=9)
     found = [state for state in STATES if any(s.state == state for s in seen)]
+    kinds = ", ".join(dict.fromkeys(h.kind for h in hazards))
     ax.legend(handles=[Patch(facecolor=STATES[s][2] or ink.paper, hatch=STATES[s][1], edgecolor=ink.soft, lw=0.6,
-                             label=STATES[s][0]) for s in found],
-              loc="lower left", bbox_to_anchor=(0, 1), ncols=len(STATES), frameon=False, fontsize=8, borderaxespad=0.2,
-              handlelength=1.8, columnspacing=1.2)
+                             label=STATES[s][0]) for s in found]
+              + [Patch(facecolor="none", edgecolor=ink.mark, lw=2, label=f"✗ {kinds}")] * bool(marked),
+              loc="lower left", bbox_to_anchor=(0, 1), ncols=len(STATES) + 1, frameon=False, fontsize=8,
+              borderaxespad=0.2, handlelength=1.8, columnspacing=1.2)
     ax.set_title(title if title is not None else f"{schedule.name}: what is in each slot", fontsize=10, loc="left",
                  pad=24)
     return ax

@@ -15,7 +15,7 @@ from PIL import Image
 
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
-from pallas_lite.display import lanes
+from pallas_lite.display import lanes, picture
 from pallas_lite.hardware import TOY, TPU_V5E
 from tests.unit import loops
 from tests.unit.test_pictures import add, gather, matmul, reduction
@@ -144,3 +144,12 @@ def test_a_call_that_ran_wrong_is_not_shown_with_a_tick():
     for words in str(call), str(call.trace(x)), pl.explore(call, x).details:
         assert str(said) in words and "✓" not in words
     assert not call.trace(x).hazards, "the schedule's own"
+
+
+def test_the_picture_of_what_is_wrong_is_marked():
+    trace = reduction()
+    slots, lanes = (picture(what).axes[0] for what in (trace.schedule, trace.timeline(TPU_V5E)))
+    assert [text.get_text() for text in slots.get_legend().get_texts()][-1] == "✗ revisit"
+    assert sum("revisit" in text.get_text() for text in lanes.texts) == 1
+    right = picture(add(512).schedule).axes[0]
+    assert not any("✗" in text.get_text() for text in right.get_legend().get_texts())

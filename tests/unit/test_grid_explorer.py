@@ -8,6 +8,7 @@ import pytest
 from ipywidgets.widgets import widget
 
 import pallas_lite as pl
+from pallas_lite import tpu as pltpu
 from pallas_lite.explorers.base import happens
 
 
@@ -194,7 +195,6 @@ def test_a_function_that_makes_a_call_opens_as_the_call_does():
 
 def test_a_call_without_blocks_is_refused_with_what_to_do_instead():
     def copies(x_ref, o_ref):
-        from pallas_lite import tpu as pltpu
         pltpu.sync_copy(x_ref, o_ref)
     x = jnp.arange(8.0)
     anywhere = pl.BlockSpec(memory_space=pl.ANY)
@@ -209,3 +209,65 @@ def test_hazards_are_said():
                           out_specs=pl.BlockSpec((1, 128), lambda i: (i % 2, 0)))
     details = pl.explore(call, x).details
     assert "\n✗ " in details and "what the earlier visit wrote is lost" in details
+
+
+@pytest.mark.parametrize("view", ["grid", "schedule", "stepper"])
+def test_every_hazard_of_the_trace_is_said_in_every_view(view):
+    """Two blocks are written twice, two are never visited: the second is no matter of the order of the copies."""
+    x = jax.ShapeDtypeStruct((4, 128), jnp.float32)
+    call = pl.pallas_call(lambda x_ref, o_ref: None, x, grid=(4,), in_specs=[pl.BlockSpec((1, 128), lambda i: (i, 0))],
+                          out_specs=pl.BlockSpec((1, 128), lambda i: (i % 2, 0)))
+    trace, said = call.trace(x), str(pl.explore(call, x, view=view))
+    assert [h.kind for h in trace.hazards] == ["revisit", "unvisited"]
+    assert all(h.message in said and h.mend in said for h in trace.hazards) and said.count("never visited") == 1
+
+
+def test_a_stepper_of_a_grid_that_leaves_blocks_out_does_not_say_that_it_is_right():
+    x = jax.ShapeDtypeStruct((4, 128), jnp.float32)
+    row = pl.BlockSpec((1, 128), lambda i: (i, 0))
+    said = str(pl.explore(pl.pallas_call(lambda x_ref, o_ref: None, x, grid=(3,), in_specs=[row], out_specs=row), x,
+                          view="stepper"))
+    assert said.startswith("✓ only the grid is wrong · ") and "never visited" in said
+
+
+def test_the_depth_of_a_view_decides_what_is_wrong_with_it():
+    """Each step writes the block that the next one reads: with one slot that is fetched after it was sent."""
+    x = jax.ShapeDtypeStruct((4, 128), jnp.float32)
+    call = pl.pallas_call(lambda x_ref, o_ref: None, x, grid=(3,), in_specs=[pl.BlockSpec((1, 128), lambda i: (i, 0))],
+                          out_specs=pl.BlockSpec((1, 128), lambda i: (i + 1, 0)), input_output_aliases={0: 0})
+    explorer = pl.explore(call, x, view="schedule")
+    assert "✗ step 0: " in explorer.details and "do not alias them" in explorer.details
+    explorer.settings = explorer.settings | {"depth": 1}
+    assert "✗ " not in explorer.details
+
+
+def own_copies(parts):
+    """A call with a grid of 2, whose kernel computes in so many parts, each after a copy of its own."""
+    def kernel(x_ref, o_ref, buf, sem):
+        for part in range(parts):
+            copy = pltpu.make_async_copy(x_ref, buf, sem)
+            copy.start()
+            copy.wait()
+            o_ref[...] = buf[...] + part
+    x, row = jax.ShapeDtypeStruct((2, 128), jnp.float32), pl.BlockSpec((1, 128), lambda i: (i, 0))
+    return pl.pallas_call(kernel, x, grid=(2,), in_specs=[row], out_specs=row, scratch_shapes=[
+        pltpu.VMEM((1, 128), jnp.float32), pltpu.SemaphoreType.DMA]).trace(x)
+
+
+def test_a_kernel_s_own_copies_are_counted_alike_by_its_trace_and_by_its_explorer():
+    trace = own_copies(3)
+    assert repr(trace).startswith("kernel: grid 2, 2 steps, cut into 6 by its own copies\n")
+    assert trace.schedule.steps == 6
+    words = r'"{}"\): kernel starts copies of its own \(2 steps, cut into 6 by its own copies\).*pl.show\(f.trace'
+    for view in ("grid", "schedule", "stepper", "tuner"):
+        with pytest.raises(pl.SpecError, match=words.format(view)):
+            pl.explore(trace, view=view)
+
+
+def test_a_kernel_that_computes_once_a_step_is_walked_through_with_its_own_copies():
+    explorer = pl.explore(own_copies(1))
+    assert explorer.headline == "step 0 of 2 · grid index 0" and "copy_in_start(x[0] → buf[0])" in explorer.details
+    explorer.set(step=1)
+    assert "run step 1 on buf[0], o[1]" in explorer.details
+    with pytest.raises(pl.SpecError, match=r"own \(2 steps\)"):
+        pl.explore(own_copies(1), view="schedule")

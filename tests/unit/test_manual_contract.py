@@ -262,3 +262,15 @@ def test_output_windows_that_overlap():
     f = pl.pallas_call(copy_block, shape(8, 8), grid=(3,), in_specs=[ROWS], out_specs=window)
     assert f.trace(X).hazards[0].mend == ("Wait for that copy (slot 0 of o) first. In a pallas_call, which waits no "
                                           "earlier, let the windows of its steps not overlap.")
+
+
+@pytest.mark.parametrize("rows, kinds", [(4, ["unvisited"]), (2, 3 * ["uninitialised"] + ["unvisited"])])
+def test_a_block_that_no_step_visits_is_said_once(rows, kinds):
+    """It is left unwritten as well, and that is no second fault; what a step leaves of a block that it visits is."""
+    def kernel(x, o):
+        o[:rows] = x[:rows]
+    f = pl.pallas_call(allocating(kernel), shape(16, 8), grid=(3,), in_specs=[ROWS], out_specs=ROWS)
+    assert sorted(h.kind for h in f.trace(X).hazards) == sorted(kinds)
+    reported, value = called(f, X)
+    assert sorted(h.kind for h in reported) == sorted(kinds)
+    assert np.isnan(value[12:]).all() and (value[:rows] == X[:rows]).all()

@@ -1,6 +1,7 @@
 """The rolled loop: what it prints, and that it says neither more nor less than the events."""
 import itertools
 import re
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -269,4 +270,5 @@ def test_a_run_shows_what_it_touches_under_names_that_a_person_would_give():
     runs = [line for line in schedule.listing().splitlines() if line.startswith("run")]
     assert runs[::8] == ["run step 0 on x[0], x_2[0]", "run step 8 on x[0], x_3[0], o[0]"]
     assert "-1" not in schedule.listing() and "-1]" not in str(schedule.rolled())
-    assert pl.verify(schedule) == []  # nothing is read where a step leaves an operand alone
+    assert [h.kind for h in pl.verify(schedule)] == ["written input"]  # as it was seen when it ran
+    assert pl.verify(replace(schedule, hazards=None)) == []  # nothing is read where a step leaves an operand alone

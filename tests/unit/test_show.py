@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 import pallas_lite as pl
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
 from pallas_lite import tpu as pltpu
+from pallas_lite.hardware import H100, TOY, TPU_V5E
 from pallas_lite.plot.listing import lines_of
 from pallas_lite.plot.page import DARK_PAGE, INKS, svg
 from tests.unit import loops
@@ -157,3 +158,58 @@ def test_a_listing_takes_axes_and_fits_into_them():
     assert all(box.x0 - 8 <= b.x0 and b.x1 <= box.x1 + 8 for b in (text.get_window_extent() for text in ax.texts))
     with pytest.raises(pl.SpecError, match="plot_listing takes a timeline"):
         pl.plot_listing(t.schedule)
+
+
+def kernel_of_its_own(wait=True):
+    """Eight blocks of 4 KiB through one buffer, waited for or not; the last block of the output is left alone."""
+    def kernel(x_hbm, o_hbm, buf, sem):
+        @pl.loop(0, 7)
+        def _(i):
+            fetch = pltpu.make_async_copy(x_hbm.at[pl.ds(8 * i, 8)], buf, sem)
+            fetch.start()
+            if wait:
+                fetch.wait()
+            buf[...] *= 2
+            pltpu.sync_copy(buf, o_hbm.at[pl.ds(8 * i, 8)])
+        if not wait:
+            for _ in range(7):
+                fetch = pltpu.make_async_copy(x_hbm.at[pl.ds(0, 8)], buf, sem)
+                fetch.wait()
+    x, anywhere = jax.ShapeDtypeStruct((64, 128), jnp.float32), pl.BlockSpec(memory_space=pl.ANY)
+    return pl.pallas_call(kernel, x, in_specs=[anywhere], out_specs=anywhere, scratch_shapes=[
+        pltpu.VMEM((8, 128), jnp.float32), pltpu.SemaphoreType.DMA]).trace(x)
+
+
+def in_blocks(size, grid):
+    """A call on blocks of size × 128 floats, whose grid may leave some out and write others twice."""
+    block, x = pl.BlockSpec((size, 128), lambda i: (i % 7, 0)), jax.ShapeDtypeStruct((8 * size, 128), jnp.float32)
+    return pl.pallas_call(lambda x_ref, o_ref: None, x, grid=(grid,), in_specs=[block], out_specs=block).trace(x)
+
+
+@pytest.mark.parametrize("trace, kinds", [
+    (in_blocks(1, 7), ["unvisited"]), (in_blocks(1, 8), ["revisit", "unvisited"]), (in_blocks(8, 7), ["unvisited"]),
+    (kernel_of_its_own(), ["unwritten"])])
+def test_a_trace_is_shown_with_all_that_it_says_is_wrong(trace, kinds):
+    view = pl.show(trace)
+    assert [h.kind for h in view.hazards] == [h.kind for h in trace.hazards] == kinds
+    assert view.verdict == f"✗ {trace.hazards}" and all(h.mend in str(view) for h in trace.hazards)
+
+
+def test_what_a_stepped_kernel_did_wrong_is_marked_where_it_did_it():
+    trace = kernel_of_its_own(wait=False)
+    first = pl.show(trace).hazards[0]
+    assert first.kind == "read before wait" and first.step == 0
+    assert [trace.schedule.describe(trace.schedule[n]) for n in first.events] == [
+        "copy_in_start(x_hbm[0] → buf[0])", "run step 0 on buf[0], buf_2[0]"]
+    marked = [text for *_, text in listing(pl.show(trace)) if "✗" in text]
+    assert marked[-1].startswith("run step 0") and marked[-1].endswith("✗ read before wait")
+    assert pl.verify(trace.schedule) == trace.hazards
+
+
+def test_a_trace_too_large_for_the_toy_is_shown_on_the_machine_of_the_explorers():
+    small, large = in_blocks(1, 7), in_blocks(64, 7)
+    assert pl.show(small).machine == TOY and pl.show(large).machine == TPU_V5E == pl.explore(large).machine
+    assert pl.show(large, machine=H100).machine == H100 and pl.show(large, machine=TOY).machine == TOY
+    assert pl.show(large.schedule).machine == TOY, "the course's pictures have one machine"
+    assert "TPU v5e" in str(pl.show(large)) and not pl.show(large).timeline.hazards
+    assert "give a real machine, such as pl.hardware.TPU_V5E" in str(large.timeline())

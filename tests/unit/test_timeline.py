@@ -72,7 +72,8 @@ def test_sram_that_does_not_fit_is_said():
 It needs 40,000 bytes of SRAM; one kernel has 16,000 on toy, over by 24,000.
   X: 2 × 10,000 = 20,000 bytes
   Y: 2 × 10,000 = 20,000 bytes
-  Use smaller blocks or fewer slots (Buffered(n)), first of all for X.""")
+  Use smaller blocks or fewer slots (Buffered(n)), first of all for X; or give a real machine, such as \
+pl.hardware.TPU_V5E.""")
     assert "SRAM" not in str(pl.timeline(pl.record(loops.rolled, 4)))
 
 
