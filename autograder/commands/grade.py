@@ -1,6 +1,7 @@
 """autograder grade: submissions -> marks, as files and as a table. The work is in ../grading/."""
 import argparse
 import contextlib
+import re
 import shlex
 import time
 from pathlib import Path
@@ -79,6 +80,8 @@ def _grade(options, store: Store, console, errors) -> int:
     order = Order(course, tuple(course.version.items()), options.timeout, not options.unsafe_no_sandbox)
     out = store.folder.resolve()  # which may lie where the submissions lie, and is none
     submissions = [s for s in find(options.paths, course) if out not in map(Path.resolve, map(Path, s.paths))]
+    for line in downloads([s.student for s in submissions if not s.whole]):
+        errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     keys = {s: pack(s).key(order.settings) for s in submissions}
     todo = [s for s in submissions if options.fresh or not store.has(keys[s])]
     for path in store.damaged:
@@ -115,6 +118,15 @@ def borrowed(reports: list[Report]) -> list[str]:
     found = [(r.student, names[n]) for r in reports for n in map(normalise, r.drawn_for()) if n in names]
     return [f"{clean(student)}'s notebook has the STUDENT of {clean(other)}, who handed in too: its predictions were "
             "marked with that student's numbers" for student, other in dict.fromkeys(found)]
+
+
+def downloads(students: list[str]) -> list[str]:
+    """Who is no student, but a file of Canvas's download of all submissions, in words."""
+    found = [s for s in students if re.fullmatch(r".+?_(LATE_)?\d+_\d+_.+", s)]
+    more = f" and {len(found) - 1} more are" if len(found) > 1 else " is"
+    return [f"{clean(s)}.ipynb{more} named as Canvas names downloads, and {'each ' * (len(found) > 1)}counts as a "
+            "student of its own. To put each student's into a folder, see \"What is handed in\" in docs/grading.md"
+            for s in found[:1]]
 
 
 def _pool(options, order: Order, most: int, errors):

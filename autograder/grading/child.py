@@ -86,16 +86,17 @@ def _end_with_parent(fd: int) -> None:
 def grade_parcel(grader: Grader, parcel: Parcel) -> Report:
     """Unpacks a submission into a folder of its own, and grades it there."""
     with tempfile.TemporaryDirectory(dir=Path(grader.sandbox.stage).parent) as folder:
-        paths, lost = [], []
+        paths, names, lost = [], [], []
         for i, (name, content) in enumerate(parcel.files):
             if isinstance(content, str):
                 lost.append((name, content))
                 continue
-            path = Path(folder, str(i), name)  # two files may have one name
-            path.parent.mkdir()
+            path = Path(folder, str(i), name)  # two files may have one name, and a name may have folders in it
+            path.parent.mkdir(parents=True)
             path.write_bytes(content)
             paths.append(str(path))
-        submission = Submission(parcel.student, tuple(paths), parcel.whole, parcel.problem, tuple(lost))
+            names.append(name)
+        submission = Submission(parcel.student, tuple(paths), parcel.whole, parcel.problem, tuple(lost), tuple(names))
         report = grader.grade(submission)
     report.files, report.digest = [name for name, _ in parcel.files], parcel.digest
     return report

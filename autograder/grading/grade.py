@@ -18,7 +18,7 @@ from ..sandbox.inside.answers import TimeUp
 from ..sandbox.inside.personal import normalise
 from ..sandbox.remote import WALL, Clock, GraderFault, Worker, WorkerDied
 from .submissions import Submission
-from .transplant import Step, Unread, collect, transplant
+from .transplant import Step, Unread, collect, tails, transplant
 
 ANOTHER = "the notebook's STUDENT is '{}', and it came in as '{}'"
 
@@ -92,7 +92,7 @@ class Grader:
         """The marks of a submission. Never raises: a failure of the grader is a Report of status "fault"."""
         began = time.monotonic()
         for _ in range(2):
-            report = Report(submission.student, [Path(p).name for p in submission.paths], submission.digest)
+            report = Report(submission.student, list(submission.names or tails(submission.paths)), submission.digest)
             workers = _Workers(self.sandbox)
             try:
                 self._grade(submission, report, workers)
@@ -116,7 +116,7 @@ class Grader:
             report.status = "unreadable"
             report.warnings.append(submission.problem)
             return
-        read, report.warnings, unread = collect(submission.paths, self.course)
+        read, report.warnings, unread = collect(submission.paths, self.course, submission.names)
         unread = [*submission.lost, *unread]
         with workers:
             for released, (_, notebook) in read.items():

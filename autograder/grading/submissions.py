@@ -2,18 +2,21 @@
 
 A file is a submission. A folder is one student's if its notebooks have the names of the course's; otherwise each
 notebook in it is a submission, and each folder in it is a student's: submitted/<student>/<unit>/<notebook>.ipynb as
-nbgrader has it, or <student>/<notebook>.ipynb.
+nbgrader has it, or <student>/<notebook>.ipynb. What lies among students' folders and is no student's is named, and
+makes nobody else's work its own. Next: transplant.py.
 """
 import hashlib
+import itertools
 import json
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ..course.release import Course
-from .transplant import LARGEST, Unreadable, load
+from ..course.release import REPOSITORY, ROOT, Course
+from .transplant import LARGEST, Unreadable, load, tails
 
 MOST_FILES = 200  # notebooks of one student
 MOST_BYTES = 4 * LARGEST  # of all of them: a batch holds a few submissions at a time
@@ -29,6 +32,7 @@ class Submission:
     whole: bool = False
     problem: str = ""  # why it cannot be graded at all
     lost: tuple[tuple[str, str], ...] = ()  # files that are not among the paths: name, and why they cannot be read
+    names: tuple[str, ...] = ()  # what to call the files, if not by their own names
 
     @property
     def digest(self) -> str:
@@ -76,7 +80,8 @@ def pack(submission: Submission) -> Parcel:
             return read
         except Unreadable as reason:
             return str(reason)
-    files = () if submission.problem else tuple((Path(p).name, content(p)) for p in submission.paths)
+    names = submission.names or tails(submission.paths)
+    files = () if submission.problem else tuple((n, content(p)) for n, p in zip(names, submission.paths, strict=True))
     return Parcel(submission.student, files + submission.lost, submission.whole, submission.problem)
 
 
@@ -92,7 +97,16 @@ def find(paths: list[str], course: Course) -> list[Submission]:
         else:
             found.append(_no_file(path))
     # The same file named twice is one submission.
-    return sorted(dict.fromkeys(found), key=lambda s: (_natural(s.student), s.paths))
+    found = sorted(dict.fromkeys(found), key=lambda s: (_natural(s.student), s.paths))
+    return [s for _, same in itertools.groupby(found, lambda s: s.student) for s in _told_apart(list(same))]
+
+
+def _told_apart(same: list[Submission]) -> list[Submission]:
+    """Submissions under one name: their files get names that tell them apart."""
+    if len(same) < 2:
+        return same
+    names = iter(tails([p for s in same for p in s.paths]))
+    return [replace(s, names=tuple(itertools.islice(names, len(s.paths)))) for s in same]
 
 
 def _folder(path: Path, course: Course) -> list[Submission]:
@@ -105,13 +119,58 @@ def _folder(path: Path, course: Course) -> list[Submission]:
     # A link could lead to another student's answers.
     here = [p for p in loose if os.path.isfile(p) and not p.is_symlink()]
     folders = [p for p in entries if os.path.isdir(p) and not p.name.startswith(".")]
-    if here and all(p.stem in names for p in here) or not here and any(f.name in course.units for f in folders):
+    units = [f for f in folders if f.name in course.units]
+    named = [p for p in here if p.stem in names]
+    # Students' folders, if there are several, or one has a unit's folder in it: else it may be a student's own copy.
+    others = [f for f in folders if f not in units and _has_notebook(f)] if units or named else []
+    several = len(others) > 1 or any((f / unit).is_dir() for f in others for unit in course.units)
+    turned = not here and bool(units) and _turned(path, course)
+    if (named if here else units) and len(named) == len(here) and not several and not turned:
         return [_student(path, course)]
-    found = [Submission(_student_of(p), (str(p),)) if p in here else _no_file(p) for p in loose]
-    found += [_no_file(f) if f.is_symlink() else _student(f, course) for f in folders]
-    if not found:
-        found.append(Submission(path.name, (str(path),), problem="there is no notebook in this folder"))
-    return found
+    stray = {p: NOBODY for p in named}
+    stray |= {u: _why_stray(u, course) for u in units if not u.is_symlink() and (others or _turned(u, course))}
+    found = [Submission(p.name, (str(p),), problem=why) for p, why in stray.items()]
+    found += [Submission(_student_of(p), (str(p),)) if p in here else _no_file(p) for p in loose if p not in stray]
+    found += [_no_file(f) if f.is_symlink() else _student(f, course) for f in folders if f not in stray]
+    return found or [_without_notebook(path, path.resolve().name)]
+
+
+NOBODY = ("it has the name of a notebook, and no student's: put it into its student's folder, or name it after its "
+          "student")
+
+
+def _has_notebook(folder: Path) -> bool:
+    return not folder.is_symlink() and bool(notebooks_below(folder.resolve())[0])
+
+
+def _homes(folder: Path, notebooks: Iterable[Path], course: Course) -> dict[str, set[tuple[str, ...]]]:
+    """Name of a notebook -> the folders in which it lies, seen from here; a unit's belongs to the one around it."""
+    homes: dict[str, set[tuple[str, ...]]] = {}
+    for path in notebooks:
+        home = path.relative_to(folder).parent.parts
+        while home and home[-1] in {*course.units, "work", "notebooks"}:  # the course's own, if all of it came in
+            home = home[:-1]
+        homes.setdefault(path.name, set()).add(home)
+    return homes
+
+
+def _turned(folder: Path, course: Course) -> bool:
+    """Whether the folders of units in it, or of this unit, have students' folders in them, instead of notebooks."""
+    folder = folder.resolve()
+    homes = _homes(folder, notebooks_below(folder)[0], course)
+    return bool(homes) and () not in set().union(*homes.values())
+
+
+def _why_stray(unit: Path, course: Course) -> str:
+    if not _turned(unit, course):
+        return f"{unit.name} lies among students' folders, and is no student's: move it into its student's folder"
+    inside = [f.name for f in sorted(unit.iterdir()) if f.is_dir() and not f.name.startswith(".")]
+    return (f"{unit.name} holds folders ({_some(inside)}), so it is laid as unit/student. Lay it as student/unit: "
+            f"{inside[0]}/{unit.name}")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
 
 
 def _student_of(path: Path) -> str:
@@ -141,19 +200,36 @@ def _unlisted(error: OSError) -> str:
 def _student(path: Path, course: Course) -> Submission:
     path = path.resolve()
     name = path.parent.name if path.name in course.units else path.name
+    for place, what in ((Path(course.release), "the release"), (REPOSITORY / "work", "what `make lab` opens"),
+                        (ROOT / ".nbgrader" / "source", "nbgrader's source, with the answers")):
+        if path.is_relative_to(place.resolve()):
+            return Submission(name, (str(path),), problem=f"this is {what}, and nobody's work")
     notebooks, lost = notebooks_below(path)
     if not notebooks:
-        problem = "; ".join(f"{file}: {why}" for file, why in lost) or "there is no notebook in this folder"
-        return Submission(name, (str(path),), problem=problem)
+        problem = "; ".join(f"{file}: {why}" for file, why in lost)
+        return Submission(name, (str(path),), problem=problem) if lost else _without_notebook(path, name)
+    homes = _homes(path, notebooks, course).values()
+    if several := next((found for found in homes if len(found) > 1 and () not in found), None):
+        inside = sorted("/".join(home) for home in several)
+        return Submission(name, (str(path),), problem=f"{_some(inside)} in this folder have the same notebook. If they "
+                          "are students' folders, grade this one by itself; if not, keep the one that counts")
     if len(notebooks) > MOST_FILES:
         return Submission(name, (str(path),), problem=f"there are {len(notebooks)} notebooks in this folder: hand in "
                           "only those of the course")
     return Submission(name, tuple(map(str, notebooks)), whole=True, lost=tuple(lost))
 
 
-def notebooks_below(folder: Path) -> tuple[list[Path], list[tuple[str, str]]]:
+def _without_notebook(folder: Path, student: str) -> Submission:
+    there: list[str] = []
+    notebooks_below(folder, there)
+    what = f", only {_some(sorted(there))}" if there else ": it is empty"
+    return Submission(student, (str(folder),), problem=f"there is no notebook in this folder{what}")
+
+
+def notebooks_below(folder: Path, others: list[str] | None = None) -> tuple[list[Path], list[tuple[str, str]]]:
     """The notebooks below a folder, and what may be or hold one and cannot be read: its name, and why.
 
+    `others`: gets the names of all other files.
     A link out of the folder could lead to another student's answers. Folders may be nested deeper than Python's calls.
     """
     found, lost, left = [], [], [folder]
@@ -174,6 +250,8 @@ def notebooks_below(folder: Path) -> tuple[list[Path], list[tuple[str, str]]]:
                 lost += [(entry.name, _why_no_file(path))] * (not inside)
             elif entry.is_symlink() and os.path.isdir(path) and any(path.glob("*.ipynb")):
                 lost.append((entry.name, _why_no_file(path)))
+            elif others is not None:
+                others.append(entry.name)
     return sorted(found), sorted(lost)
 
 

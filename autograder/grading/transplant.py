@@ -7,7 +7,8 @@ import json
 import os
 import stat
 import warnings
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -124,12 +125,34 @@ def recognise(notebook: Any, course: Course) -> Notebook:
     return best
 
 
+def tails(paths: Sequence[str | os.PathLike]) -> list[str]:
+    """What to call files: by their names, and where two have one name, with as much before it as tells them apart.
+
+    >>> tails(["a/unit1/x.ipynb", "b/unit1/x.ipynb", "b/y.ipynb"])
+    ['a/unit1/x.ipynb', 'b/unit1/x.ipynb', 'y.ipynb']
+    """
+    parts = {path: Path(os.path.abspath(path)).parts[1:] for path in map(os.fspath, paths)}
+    found: dict[str, str] = {}
+    length = 0
+    while len(found) < len(parts):
+        length += 1
+        ends = {path: some[-length:] for path, some in parts.items() if path not in found}
+        count = Counter(ends.values())
+        found |= {path: os.path.join(*end) for path, end in ends.items() if count[end] == 1 or length > len(end)}
+    return [found[os.fspath(path)] for path in paths]
+
+
 Unread = list[tuple[str, str]]  # a file's name, and why it cannot be graded
 
 
-def collect(paths: Iterable[str], course: Course) -> tuple[dict[Notebook, tuple[Path, Any]], list[str], Unread]:
-    """Released notebook -> the file that is graded as it, read; warnings for the student; what could not be read."""
+def collect(paths: Iterable[str], course: Course,
+            names: Sequence[str] = ()) -> tuple[dict[Notebook, tuple[Path, Any]], list[str], Unread]:
+    """Released notebook -> the file that is graded as it, read; warnings for the student; what could not be read.
+
+    `names`: what to call the files (default: `tails`).
+    """
     paths = [Path(p) for p in paths]
+    called = dict(zip(paths, names or tails(paths), strict=True))
     read: dict[Notebook, tuple[Path, Any]] = {}
     warnings, unread = [], []
     for path in paths:
@@ -137,14 +160,14 @@ def collect(paths: Iterable[str], course: Course) -> tuple[dict[Notebook, tuple[
             notebook = read_notebook(path)
             released = recognise(notebook, course)
         except Unreadable as reason:
-            unread.append((path.name, str(reason)))
+            unread.append((called[path], str(reason)))
             continue
         if released in read:
             # A copy beside the notebook: the one with the released name counts, else the last.
             other = read[released][0]
             kept = path if path.stem == released.name or other.stem != released.name else other
-            warnings.append(f"{path.name} and {other.name} are the same notebook of the course; "
-                            f"{kept.name} was graded")
+            warnings.append(f"{called[path]} and {called[other]} are the same notebook of the course; "
+                            f"{called[kept]} was graded")
             if kept != path:
                 continue
         read[released] = path, notebook

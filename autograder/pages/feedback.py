@@ -120,6 +120,8 @@ def _opening(report: Report, marks: list[Mark]) -> str:
     which = ", ".join(clean(f) for f in report.files if not marks or any(
         m.verdict == "unreadable" and m.message.startswith(f"{f}: ") for m in marks)) or "Your notebook"
     again = "Save it again, check that it opens in Jupyter, and hand it in once more."
+    if report.status == "unreadable" and not marks and not report.files:
+        return "Nothing could be marked. Hand in the notebook itself, the file that ends in .ipynb."
     if unread and unread == len(marks) or report.status == "unreadable" and not marks:
         return f"{which} could not be read, so nothing in it was marked. {again}"
     if report.status == "fault" and not marks:

@@ -64,11 +64,13 @@ def answers_of(submissions: Iterable[Submission], course: Course) -> tuple[Answe
     found: Answers = {}
     problems = []
     for submission in submissions:
-        read, _, unread = collect(submission.paths, course)
+        if submission.problem:
+            problems.append(f"{submission.student}: {submission.problem}")
+            continue
+        read, _, unread = collect(submission.paths, course, submission.names)
         unread = [*submission.lost, *unread]
         why = [f"{file}: {reason}" if len(submission.paths) > 1 else reason for file, reason in unread]
-        if why or submission.problem:
-            why = why or [submission.problem]
+        if why:
             problems.append(f"{submission.student}: {'; '.join(why)}")
         for released, (_, notebook) in read.items():
             theirs, _ = place(released, notebook)

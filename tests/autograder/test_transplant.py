@@ -233,7 +233,8 @@ def test_what_holds_no_notebook_has_a_row_that_says_so(course, tmp_path):
     (tmp_path / "sub" / "ann").mkdir(parents=True)
     (tmp_path / "nothing").mkdir()
     for path in ("sub", "nothing"):
-        assert [s.problem for s in find([str(tmp_path / path)], course)] == ["there is no notebook in this folder"]
+        assert [s.problem for s in find([str(tmp_path / path)], course)] == [
+            "there is no notebook in this folder: it is empty"]
     assert find([str(tmp_path / "absent")], course)[0].problem == "there is no such file or folder"
 
 

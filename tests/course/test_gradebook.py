@@ -129,6 +129,13 @@ def test_nbgraders_export_agrees_with_ours(course, tmp_path):
     assert theirs == ours and len(ours) == 6
 
 
+def test_a_student_who_is_none_can_be_taken_away(course):
+    graded, url, _, _ = course
+    done = graded.run("nbgrader", "db", "student", "remove", "half", "--force", "--db", url)
+    assert done.returncode == 0, done.stderr
+    assert gradebook.scores(url) == {key: marks for key, marks in MARKS.items() if key[0] != "half"}
+
+
 def test_a_locked_gradebook_loses_nothing_and_the_message_says_how_to_go_on(course, capsys):
     graded, url, _, _ = course
     command = ["gradebook", "--results", str(graded.results), "--gradebook", url, *graded.options]
