@@ -20,7 +20,9 @@ from ..sandbox.remote import WALL, Clock, GraderFault, Worker, WorkerDied
 from .submissions import Submission
 from .transplant import Step, Unread, collect, tails, transplant
 
-ANOTHER = "the notebook's STUDENT is '{}', and it came in as '{}'"
+ANOTHER = "STUDENT is '{}' in {}, and that came in as '{}': predictions count with the numbers of that id"
+BLANK = "STUDENT is blank in {}, and that came in as '{}': predictions count with the demo's numbers"
+MEND = "Where STUDENT is not your course id, put that there, predict again, and hand it in again"
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Report:
 
     def drawn_for(self) -> list[str]:
         """The ids that the notebooks gave as STUDENT, where these are not the student's own."""
-        return re.findall(ANOTHER.format("(.{1,100}?)", ".*?"), "\n".join(self.warnings))
+        return re.findall(ANOTHER.format("(.{1,100}?)", ".*?", ".*?"), "\n".join(self.warnings))
 
     def to_plain(self) -> dict:
         """As JSON can carry it, sums included."""
@@ -118,11 +120,16 @@ class Grader:
             return
         read, report.warnings, unread = collect(submission.paths, self.course, submission.names)
         unread = [*submission.lost, *unread]
+        ids: dict[str, list[str]] = {}  # what notebooks have as STUDENT, if that is not who it is -> which do
         with workers:
             for released, (_, notebook) in read.items():
                 steps, warnings = transplant(released, notebook)
                 report.warnings += warnings
-                report.marks.update(_Run(self, workers, steps, report).marks())
+                run = _Run(self, workers, steps, report)
+                report.marks.update(run.marks())
+                for other in run.ids:
+                    ids.setdefault(other, []).append(f"{released.name}.ipynb")
+        report.warnings += _whose(ids, report.student)
         if not read:
             report.status = "unreadable"
             one = len(unread) == 1 and len(submission.paths) < 2
@@ -209,6 +216,7 @@ class _Run:
         # ask the notebook's own checks costs nobody a mark, so it has a time of its own.
         self.budget = 20 * grader.timeout
         self.until = time.monotonic() + self.budget
+        self.ids: dict[str, None] = {}  # what it has as STUDENT, where that is not who handed it in
         self.asking = self.budget / 2
 
     def marks(self) -> dict[str, Mark]:
@@ -267,12 +275,8 @@ class _Run:
             except Exception:  # no id, no personal parameters: the check then uses the demo's
                 student = ""
         student = student if isinstance(student, str) else ""
-        if test.student and normalise(student) != normalise(self.report.student):
-            # Its numbers count all the same: a nickname is no fault. But the demo's answers are published.
-            said = (ANOTHER.format(clean(student, 100), self.report.student) if normalise(student) else
-                    "the notebook's STUDENT is blank: predictions count with the demo's numbers")
-            if self.grader.hidden and said not in self.report.warnings:
-                self.report.warnings.append(said)
+        if self.grader.hidden and test.student and normalise(student) != normalise(self.report.student):
+            self.ids[clean(student, 100) if normalise(student) else ""] = None  # its numbers count all the same
         trial = Trial(test.number, self.grader.hidden, student)
         try:
             # The check itself ends too: what it does with an answer is bounded as the answer is.
@@ -328,6 +332,13 @@ class _Run:
         if seen is not None:
             visible = {} if seen.verdict == "right" else {"message": clean(seen.message), **_details(seen)}
         return Mark(result.points, test.points, result.verdict, clean(result.message), _details(result), visible)
+
+
+def _whose(ids: dict[str, list[str]], student: str) -> list[str]:
+    """That notebooks have another STUDENT, or none, in words: id -> the notebooks that have it."""
+    found = [ANOTHER.format(other, ", ".join(names), student) if other else BLANK.format(", ".join(names), student)
+             for other, names in ids.items()]
+    return found + [MEND] * bool(found)
 
 
 def _details(result: Result) -> dict[str, str]:

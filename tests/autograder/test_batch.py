@@ -22,7 +22,7 @@ from autograder.course.release import Course, CourseError
 from autograder.grading import machine
 from autograder.grading.batch import Order, grade_all, remove_abandoned
 from autograder.grading.child import ChildDied, grade_parcel
-from autograder.grading.grade import ANOTHER, Grader, Mark, Report
+from autograder.grading.grade import ANOTHER, Grader, Mark, Report, _whose
 from autograder.grading.report import ResultsError, read, write
 from autograder.grading.store import Store
 from autograder.grading.submissions import Parcel, Submission, pack
@@ -290,12 +290,21 @@ def test_a_name_in_any_message_is_harmless_to_a_terminal(tmp_path, options, caps
 
 def test_who_has_the_numbers_of_another_one_is_named_if_that_one_handed_in_too():
     def report(student, *ids):
-        return Report(student, [], "", warnings=[ANOTHER.format(i, student) for i in ids])
+        return Report(student, [], "", warnings=[ANOTHER.format(i, "a.ipynb, b.ipynb", student) for i in ids])
     class_ = [report("ada"), report("bea", " ADA", "ada", "a 'nick"), report("o'cy", "nobody"), report("dan", "o'cy")]
     assert [r.drawn_for() for r in class_] == [[], [" ADA", "ada", "a 'nick"], ["nobody"], ["o'cy"]]
     said = ("'s notebook has the STUDENT of {}, who handed in too: its predictions were marked with that student's "
             "numbers")
     assert grading.borrowed(class_) == ["bea" + said.format("ada"), "dan" + said.format("o'cy")]
+
+
+def test_a_note_on_student_names_the_notebooks_and_says_what_to_do():
+    said = _whose({"bob": ["1.ipynb", "2.ipynb"], "": ["3.ipynb"]}, "s1")
+    assert said == [
+        "STUDENT is 'bob' in 1.ipynb, 2.ipynb, and that came in as 's1': predictions count with the numbers of that id",
+        "STUDENT is blank in 3.ipynb, and that came in as 's1': predictions count with the demo's numbers",
+        "Where STUDENT is not your course id, put that there, predict again, and hand it in again"]
+    assert Report("s1", [], "", warnings=said).drawn_for() == ["bob"] and _whose({}, "s1") == []
 
 
 def test_complete_results_and_older_ones_say_nothing(tmp_path):

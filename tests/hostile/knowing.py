@@ -146,4 +146,4 @@ def cases():
     return [Case("knowing", "forge", lambda path: write(sources, path.with_name(f"{path.name}.ipynb")),
                  {number: points for number, (*_, points) in of.items()},
                  {number: words for number, (_, _, words, _) in of.items() if words}
-                 | {"": "the notebook's STUDENT is 'bea', and it came in as"}, tuple(ANSWERS), together=CHEAT)]
+                 | {"": "STUDENT is 'bea' in"}, tuple(ANSWERS), together=CHEAT)]
