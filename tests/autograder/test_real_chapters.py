@@ -59,7 +59,7 @@ def test_solutions_earn_everything_half_of_them_half_the_release_nothing_and_har
     assert all(found["harm"]["marks"][number]["points"] == 0 for number in lost)
     # Another name in the notebook is said, and the predictions count with the numbers that this name drew.
     files = r"\S+\.ipynb(, \S+\.ipynb)*"
-    for student, words in (("half", f"STUDENT is 'nick' in {files}, and that came in as 'half': .* the numbers of that id"),
+    for student, words in (("half", f"STUDENT is 'nick' in {files}, and that came in as 'half': .* of that id"),
                            ("all", f"STUDENT is blank in {files}, and that came in as 'all': .* the demo's numbers")):
         said, mend = found[student]["warnings"]
         assert re.fullmatch(words, said) and mend.startswith("Where STUDENT is not your course id, put that there")
