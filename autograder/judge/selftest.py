@@ -42,22 +42,29 @@ def selftest(checks: tuple[str, ...], mutants: str, only: Collection[str] = (),
     for number, found in EXERCISES.items():
         if only and number not in only:
             continue
+        stumbles: dict[str, dict[str, None]] = {}  # how the check itself failed -> on which answers
+        found_here: dict[str, None] = {}  # in the notebook's trials and in hidden ones alike: told once
         for hidden in (False, True):
             for what, answer in NONSENSE.items():
                 result = _judge(number, answer, hidden)
-                if result.verdict in ("right", "broken"):
-                    problems.append(f"{number}: {what} is {result.verdict} ({result.message})")
+                if result.verdict == "right":
+                    found_here[f"{number}: nonsense passes as an answer: {what}"] = None
+                _note(stumbles, result, what)
             for misconception, answer, word in wrong.get(number, []):
                 result = _judge(number, answer, hidden)
-                if result.verdict not in ("wrong", "error"):
-                    problems.append(f"{number}: \"{misconception}\" is {result.verdict} ({result.message})")
-                elif word.casefold() not in str(result).casefold():
-                    problems.append(f"{number}: on \"{misconception}\" the message does not speak of {word!r}: "
-                                    f"{result}")
+                if result.verdict not in ("wrong", "error", "broken"):
+                    found_here[f"{number}: \"{misconception}\" is {result.verdict} ({result.message})"] = None
+                elif result.verdict != "broken" and word.casefold() not in str(result).casefold():
+                    found_here[f"{number}: on \"{misconception}\" the message does not speak of {word!r}: "
+                               f"{result}"] = None
+                _note(stumbles, result, misconception)
             for style, answer in right.get(number, []):
                 result = _judge(number, answer, hidden)
-                if result.verdict != "right":
-                    problems.append(f"{number}: \"{style}\" is right, and was called {result.verdict}: {result}")
+                if result.verdict not in ("right", "broken"):
+                    found_here[f"{number}: \"{style}\" is right, and was called {result.verdict}: {result}"] = None
+                _note(stumbles, result, style)
+        problems += [f"{number}: the check itself fails, on {_some(list(on))}: {how}" for how, on in stumbles.items()]
+        problems += found_here
         planted_slips = slips(PREDICTIONS[number](personal(number))) if number in PREDICTIONS else []
         problems += [f"{number}: {problem}" for problem in prediction_problems(number)] if planted_slips else []
         if not wrong.get(number) and not planted_slips:
@@ -66,6 +73,19 @@ def selftest(checks: tuple[str, ...], mutants: str, only: Collection[str] = (),
         counts = len(wrong.get(number, [])) + len(planted_slips), len(right.get(number, []))
         say(f"{number} {found.title}: {many(counts[0], 'wrong answer')}, {many(counts[1], 'right one')}")
     return problems
+
+
+def _note(stumbles: dict[str, dict[str, None]], result: Result, what: str) -> None:
+    if result.verdict == "broken":  # whose fault that is not, is said to learners; here it is the reader's
+        stumbles.setdefault(result.message.partition("fault: ")[2] or result.message, {})[what] = None
+
+
+def _some(names: list[str]) -> str:
+    """>>> _some(["a", "b", "c"])
+    '"a" and 2 more answers'
+    """
+    more = len(names) - 1
+    return f'"{names[0]}"' + f" and {many(more, 'more answer')}" * bool(more)
 
 
 def prediction_problems(number: str, students: int = 300) -> list[str]:
