@@ -126,11 +126,13 @@ class Ref:
         self.memory.store(self._starts, self._sizes, value.reshape(self._sizes))
 
     def _fit(self, value):
-        """A value as this ref stores it: the same shape and dtype, as Pallas asks; Python scalars take the dtype."""
+        """A value as this ref stores it: the same shape and dtype, as Pallas asks; scalars, and integers in a ref of
+        integers, take the dtype."""
         if isinstance(value, Ref):
             raise SpecError(f"{self.memory.name}: read the ref first: {self.memory.name}[...] = "
                             f"{value.memory.name}[...]")
         weak = isinstance(value, (bool, int, float, complex)) or getattr(value, "weak_type", False)
+        weak |= all(jnp.issubdtype(getattr(a, "dtype", bool), jnp.integer) for a in (self, value))  # too large wraps
         value = jnp.asarray(value, self.dtype) if weak else jnp.asarray(value)
         if value.shape != self.shape:
             raise SpecError(f"{self.memory.name}: a value of shape {value.shape} is written to a window of shape "
@@ -236,7 +238,10 @@ class TracedMemory:
     def store(self, starts, sizes, value):
         self.stored = True
         if all(map(is_static, starts)):
-            self.ref[_slices(starts, sizes)] = value
+            # A part goes into the value of the whole: where jax.ensure_compile_time_eval holds, JAX refuses a while
+            # loop that writes part of a ref.
+            put = no_arithmetic(lambda whole: jax.lax.dynamic_update_slice(whole, value, [int(s) for s in starts]))
+            self.ref[...] = value if value.shape == tuple(self.shape) else put(self.ref[...])
             return
         bad = self._past_end(starts, sizes)
 

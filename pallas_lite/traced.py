@@ -24,7 +24,7 @@ from .engines.simulate import simulate
 from .errors import HazardWarning, NotSupportedError, PallasLiteError
 from .hardware import TOY, Machine
 from .jaxprs import count_work
-from .manual_dma import direct, step
+from .manual_dma import direct, orders, step
 from .manual_dma.log import schedule_of
 from .memory import PERIOD, garbage_value
 from .schedule import Schedule
@@ -116,7 +116,8 @@ class Traced:
         """What is wrong with the schedule, and with a kernel's own copies. Reports about values come with a run."""
         if self.blocks_from_scalars:
             return []  # nobody can tell before it runs
-        return Hazards(verify(self._did if self.manual else self.schedule) + self.grid_hazards)
+        found = verify(self._did if self.manual else self.schedule) + self.grid_hazards
+        return Hazards(orders.both(self, found, lambda other: other._did) if self.manual else found)
 
     @property
     def races(self) -> list[Hazard]:
@@ -212,10 +213,8 @@ class Traced:
             if outcome.stopped:
                 raise outcome.stopped
             found = self.grid_hazards + outcome.hazards
-            heard = self.call.on_hazard != "ignore"
-            if heard and self.parallel and not any(h.kind in RACES for h in found):
-                other = traced.other_order()._stepped(inputs).values
-                found += [replace(h, slot=-1) for h in reports.order_hazards(self, outcome.values, other, found)]
+            if self.call.on_hazard != "ignore":
+                found = orders.both(traced, found, lambda other: other._stepped(inputs), outcome.values)
             self.report(found)
             values = outcome.values
         else:

@@ -97,7 +97,7 @@ def run(operands, extras, body, grid, inputs, held, every_visit, traced):
     # Of n blocks side by side: their window in the array, and the same with a dimension that counts them.
     shapes = [((*b[:d], n * b[d], *b[d + 1:]), (*b[:d], n, *b[d:])) if d is not None else (b, b)
               for b, d in zip((x.block_shape for x in operands), dims, strict=True)]
-    first = np.flatnonzero(ids[:, axis] % n == 0) if n > 1 else np.arange(steps)
+    first = np.flatnonzero(ids[:, axis] % n == 0).astype(np.int32) if n > 1 else np.arange(steps, dtype=np.int32)
     ids, rows = ids[first], [[r[first] for r in row] for row in rows]
 
     def one(ids, blocks, kept, through_refs=True):

@@ -157,8 +157,12 @@ class TpuLowered(Lowered):
 @contextlib.contextmanager
 def _refused(lowered, who, remark=""):
     """What upstream's lowering or compiler cannot do is passed on, as an error of ours."""
+    if wide := [x for x in lowered.traced.arrays if x.dtype.itemsize > 4]:
+        raise NotSupportedError(f"{lowered.traced.call.name}: {wide[0].name} is {wide[0].dtype}, and a TPU's numbers "
+                                "have 32 bits at most. Cast the operands and the shapes of the outputs.")
     try:
-        yield
+        with jax.enable_x64(False):  # its indices too
+            yield
     except PallasLiteError:
         raise
     except Exception as error:  # noqa: BLE001  upstream raises many kinds, private ones among them

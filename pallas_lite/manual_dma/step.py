@@ -227,7 +227,7 @@ class Step:
                         self.forget(slots[x.name].at[s], left_over=e.step > 0)
                 blocks = [block_ref(slots[x.name].at[s], x) for x, s in zip(operands, e.slots, strict=True)]
                 ids = self.indices[e.step] if outer else np.unravel_index(e.step, grid) if grid else ()
-                with at_position([np.int32(i) for i in ids], grid), jax.disable_jit(), _loops_count_in_int32():
+                with at_position([np.int32(i) for i in ids], grid), jax.disable_jit(), _loops_count_as_jax():
                     body(blocks)
                 continue
             x = known[e.operand]
@@ -373,16 +373,16 @@ def _written(here, outcome):
 
 
 @contextlib.contextmanager
-def _loops_count_in_int32():
-    """With disable_jit, fori_loop counts in Python ints, which have no astype, as a kernel's index has."""
+def _loops_count_as_jax():
+    """With disable_jit, fori_loop counts in Python ints, which have no astype; JAX's index has its bounds' type."""
     before = lax.fori_loop
 
     def fori_loop(lower, upper, body_fun, init_val, **unroll):
         if machine.get() is None or not is_static(lower) or not is_static(upper):
             return before(lower, upper, body_fun, init_val, **unroll)
-        value = jax.tree.map(jax.numpy.asarray, init_val)
+        value, kind = jax.tree.map(jax.numpy.asarray, init_val), jax.numpy.result_type(lower, upper).type
         for i in range(int(lower), int(upper)):
-            value = body_fun(np.int32(i), value)
+            value = body_fun(kind(i), value)
         return value
     lax.fori_loop = fori_loop
     try:

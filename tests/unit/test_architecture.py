@@ -14,7 +14,8 @@ PARTS = {
         engines.record engines.simulate
         body races proof verify reports by_hand
         engines.xla
-        manual_dma.copies manual_dma.buffers manual_dma.mends manual_dma.step manual_dma.log manual_dma.direct
+        manual_dma.copies manual_dma.buffers manual_dma.mends manual_dma.step manual_dma.log manual_dma.orders
+        manual_dma.direct
         lowering.tiles lowering.mosaic_tpu lowering.gpu lowering.triton lowering.replay lowering.mosaic_gpu
         lowering.stages lowering.libtpu lowering.mosaic lowering.cuda lowering.platforms
         clock causes perfetto timeline

@@ -1,6 +1,7 @@
 """What goes wrong in kernels with copies of their own is named: operand, step, slot, line, both events, and a mend."""
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -321,6 +322,46 @@ def test_a_parallel_axis_of_a_kernel_with_copies():
                        scratch_shapes=[BUF], compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)))
     found = only(f.trace(X).hazards, "parallel axis")
     assert (found.operand, found.step) == ("o", 1)
+
+
+def starts_the_next_copy(x, o_ref, buf, sem, row):
+    def fetch(i):
+        return pltpu.make_async_copy(x.at[pl.ds(4 * i, 4)], buf, sem)
+    i = pl.program_id(0)
+    pl.when(i == 0)(lambda: fetch(i).start())
+    fetch(i).wait()
+    o_ref[...] = buf[...]
+    pl.when(i < 3)(lambda: fetch(i + 1).start())
+
+
+def counts_its_steps(x, o_ref, buf, sem, row):
+    @pl.when(pl.program_id(0) == 0)
+    def _():
+        row[0] = 0
+    pltpu.sync_copy(x.at[pl.ds(row[0], 4)], buf)
+    o_ref[...] = buf[...]
+    row[0] += 4
+
+
+@pytest.mark.parametrize("kernel, text", [
+    (starts_the_next_copy, "the wait for x[12:16] → buf (line) asks its semaphore sem for more than the copies "
+                           "started on it bring (128 bytes, of which 0 can come): the program would hang here."),
+    (counts_its_steps, "x: slice 2147483647:2147483651 is out of range in dimension 0, which has 16 elements. A slice "
+                       "past the end does not shift.")])
+def test_a_kernel_that_goes_wrong_only_in_another_order_of_parallel_steps(kernel, text):
+    f, right = (pl.pallas_call(kernel, shape(16, 8), grid=4, in_specs=[HBM], out_specs=ROWS, scratch_shapes=[
+        BUF, SEM, pltpu.SMEM((1,), jnp.int32)], compiler_params=pltpu.CompilerParams(dimension_semantics=(semantics,)))
+        for semantics in ("parallel", "arbitrary"))
+    for found in (f.trace(X).hazards, f.trace(shape(16, 8)).hazards):
+        check(only(found, "parallel axis"), "o", 0, -1, (
+            f"step 0: where the steps of parallel axis 0 run backwards, {text}\n"
+            '  Mark the axis "arbitrary" in dimension_semantics, or let each step start the copies that it waits for, '
+            "and wait for those that it starts."))
+    for run in (f, jax.jit(f)):
+        with pytest.warns(pl.HazardWarning, match="parallel axis 0 run backwards"):
+            np.testing.assert_array_equal(run(X), X)  # in this order all is well
+    assert right.trace(X).hazards == []
+    np.testing.assert_array_equal(right(X), X)
 
 
 def test_a_shared_semaphore_is_the_mend_where_the_wait_is_there():
