@@ -208,8 +208,8 @@ def execute(schedule: Schedule, blocks: ArrayLike, kernel: Callable = lambda x: 
                             "is called on its arrays.")
     most = max((e.block[0] for e in schedule if e.block), default=-1)
     if most >= len(a):
-        raise PipelineError(f"{schedule.name} uses block {most}, and there are {len(a)} blocks. Record it for {len(a)} "
-                            "steps, or give more blocks.")
+        raise PipelineError(f"{schedule.name} uses block {most}, and there {'is' if len(a) == 1 else 'are'} "
+                            f"{many(len(a), 'block')}. Record it for {many(len(a), 'step')}, or give more blocks.")
 
     own = [call for e, (_, call) in zip(schedule, schedule.calls, strict=False) if e.verb == RUN]
 

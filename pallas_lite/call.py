@@ -15,7 +15,7 @@ import numpy as np
 
 from . import specs as _specs
 from .body import kernel_name, ref_names
-from .errors import NotSupportedError, SpecError, expect, mend_of
+from .errors import NotSupportedError, SpecError, expect, many, mend_of
 from .memory import InterpretParams
 from .specs import Grid, GridSpec, ScratchShapes, Shapes, Specs
 from .traced import Traced
@@ -216,9 +216,9 @@ class Call:
         found, nest = jax.tree.flatten(tuple(given) if isinstance(given, list) else given, is_leaf=is_spec)
         kind, other = ("operands", f"Call it on {len(found)}, or give") if what == "in_specs" else ("outputs", "Give")
         if len(found) != len(flat):
-            raise SpecError(f"{self.name}: {len(flat)} {kind} but {len(found)} {what}. {other} one BlockSpec for each "
-                            f"{kind[:-1]}: {what} has {len(found)}, the call has {len(flat)} (a list counts once for "
-                            "each entry).")
+            raise SpecError(f"{self.name}: {many(len(flat), kind[:-1])} but {len(found)} {what}. {other} one BlockSpec "
+                            f"for each {kind[:-1]}: {what} has {len(found)}, the call has {len(flat)} (a list counts "
+                            "once for each entry).")
         if len(flat) > 1 and nest != tree:
             raise SpecError(f"{self.name}: {what} nest as {nest}, but the {kind} as {tree}. Nest them alike.")
         return [s or _specs.BlockSpec() for s in found]

@@ -138,8 +138,8 @@ class Ref:
             raise SpecError(f"{self.memory.name}: a value of shape {value.shape} is written to a window of shape "
                             f"{self.shape}. Give it the same shape (jnp.broadcast_to, jnp.full_like, or reshape).")
         if value.dtype != self.dtype:
-            raise SpecError(f"{self.memory.name}: a {value.dtype} value is written to a {self.dtype} ref. Cast it "
-                            f"first: value.astype({self.memory.name}.dtype).")
+            raise SpecError(f"{self.memory.name}: a value of {value.dtype} is written to a ref of {self.dtype}. Cast "
+                            f"it first: value.astype({self.memory.name}.dtype).")
         return value
 
     def _view(self, index):
@@ -149,7 +149,8 @@ class Ref:
             at = next(n for n, i in enumerate(index) if i is Ellipsis)
             index = index[:at] + (slice(None),) * (self.ndim - len(index) + 1) + index[at + 1:]
         if len(index) > self.ndim:
-            raise BlockIndexError(f"{self.memory.name}: {len(index)} indices for a ref of shape {self.shape}.")
+            raise BlockIndexError(f"{self.memory.name}: {many(len(index), 'index', 'indices')} for a ref of shape "
+                                  f"{self.shape}.")
         index += (slice(None),) * (self.ndim - len(index))
         starts, sizes, kept, rest = list(self._starts), list(self._sizes), [], []
         for d, i in zip(self._kept, index, strict=True):

@@ -159,8 +159,8 @@ def order_dependent(x, forwards: np.ndarray, backwards: np.ndarray, parallel) ->
     differs = _bits(forwards) != _bits(backwards)
     if not differs.any():
         return []
-    what = (f"output {x.name}: {where(x.name, differs)} changes when the steps of parallel axis "
-            f"{' and '.join(map(str, parallel))} run backwards.")
+    what = (f"output {x.name}: {where(x.name, differs)} changes when the steps of parallel "
+            f"{'axis' if len(parallel) == 1 else 'axes'} {' and '.join(map(str, parallel))} run backwards.")
     mend = ('Mark the axis "arbitrary" in dimension_semantics, or let no step use what another left in scratch, in a '
             "slot or in an array that it shares.")
     return [Hazard("parallel axis", what, mend, x.name, visit(x, differs)[-1], 0, ())]

@@ -208,8 +208,8 @@ def grid_hazards(operands, indices, parallel: list[int], schedule: Schedule) -> 
         # An aliased output keeps the operand's values where no step goes.
         shared = any(x.array == y.array for x in operands if x is not y) or y.array != y.name
         if missing := [] if shared else _unvisited(y):
-            what = (f"output {y.name}: {missing[0]} never visited, the first is {y.info.show(missing[1])}: they keep "
-                    "what memory held.")
+            what = (f"output {y.name}: no step visits {missing[0]}, the first is {y.info.show(missing[1])}: what "
+                    "memory held stays there.")
             mend = "Make the grid or the index map cover every block."
             found.append(Hazard("unvisited", what, mend, y.name, 0, -1, ()))
         for axis in parallel:
@@ -245,7 +245,7 @@ def _unvisited(y) -> tuple:
         visited, total, what = set(y.blocks), math.prod(counts), "block"
         every = itertools.product(*map(range, counts)) if len(visited) < total else ()
         missing = [b for b in every if b not in visited]
-    return (f"{len(missing)} of its {many(total, what)} are", missing[0]) if missing else ()
+    return (f"{len(missing)} of its {many(total, what)}", missing[0]) if missing else ()
 
 
 def provenance(schedule: Schedule) -> dict[tuple[str, Block], tuple[int, dict[str, Block]]]:

@@ -13,7 +13,7 @@ import jax
 
 from .. import specs as _specs
 from ..body import NeedsStepping, position, ref_names, run_kernel
-from ..errors import NotSupportedError, PallasLiteError, SpecError, expect
+from ..errors import NotSupportedError, PallasLiteError, SpecError, expect, many
 from ..refs import Ref, is_static
 
 T = TypeVar("T")
@@ -154,8 +154,8 @@ def emit_pipeline(body: Callable[..., None], *, grid: _specs.Grid, in_specs: _sp
     def run(*refs, scratches=()):
         here = _machine("emit_pipeline")
         if len(refs) != len(in_specs) + len(out_specs):
-            raise SpecError(f"emit_pipeline: {len(refs)} refs, but {len(in_specs)} in_specs and {len(out_specs)} "
-                            "out_specs.")
+            raise SpecError(f"emit_pipeline: {many(len(refs), 'ref')}, but {len(in_specs)} in_specs and "
+                            f"{len(out_specs)} out_specs.")
         operands = []
         for i, (spec, ref) in enumerate(zip(in_specs + out_specs, refs, strict=True)):
             name, others = ref.memory.name, sum(r.memory is ref.memory for r in refs[:i])

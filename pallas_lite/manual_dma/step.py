@@ -16,7 +16,7 @@ from jax import lax
 from .. import specs as _specs
 from ..body import at_position
 from ..engines.record import record
-from ..errors import PipelineError
+from ..errors import PipelineError, many
 from ..memory import InterpretParams, fillings, garbage
 from ..races import Races
 from ..refs import Ref, is_static
@@ -324,7 +324,8 @@ class Step:
                 what = "is never waited for: nobody knows whether it arrived."
                 if taken:  # some were waited for; the semaphore does not tell which
                     what = (f"may be the one that is not waited for: semaphore {self.names.get(key)} gets {owed} bytes "
-                            f"from {len(copies)} copies, and waits take {taken}. {owed - taken} are left in it.")
+                            f"from {many(len(copies), 'copy', 'copies')}, and waits take {taken}. {owed - taken} are "
+                            "left in it.")
                 self.report("never waited", f"{self.show(number)} {what}",
                             f"Call {self.log[number].wait} before the kernel ends.", number)
         for array, buffer in outputs.items():

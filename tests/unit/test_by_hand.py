@@ -277,6 +277,8 @@ def yields(N, A, X, Y, B):
                                                                           "one whole number."),
     (lambda: pl.execute(pl.record(loops.rolled, 4), BLOCKS[:3]),
      "rolled uses block 3, and there are 3 blocks. Record it for 3 steps, or give more blocks."),
+    (lambda: pl.execute(pl.record(loops.rolled, 4), BLOCKS[:1]),
+     "rolled uses block 3, and there is 1 block. Record it for 1 step, or give more blocks."),
     (lambda: pl.execute(pl.record(loops.rolled, 4), BLOCKS, lambda x: x.sum()),
      "step 0: the kernel returns the shape (), and a slot of Y holds (2,). Return one value for each element."),
     (lambda: pl.execute(pl.record(loops.rolled, 4), BLOCKS, lambda x: None),

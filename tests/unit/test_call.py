@@ -250,6 +250,8 @@ def semantics(*words):
                                                                 "one"),
     (lambda: pl.pallas_call(copy, shape(16), grid=(4,), in_specs=[BLOCK], out_specs=BLOCK)(X4, X4), pl.SpecError,
      "copy: 2 operands but 1 in_specs"),
+    (lambda: pl.pallas_call(copy, shape(16), grid=(4,), in_specs=[BLOCK, BLOCK], out_specs=BLOCK)(X4), pl.SpecError,
+     "copy: 1 operand but 2 in_specs. Call it on 2"),
     (lambda: pl.pallas_call(copy, shape(16), grid=(4,), out_specs=BLOCK)(X4, X4), pl.SpecError,
      r"copy\(x_ref, o_ref\) does not fit the call, which gives it 3 refs"),
     (lambda: pl.pallas_call(copy, [shape(16), shape(16)], grid=(4,), in_specs=[BLOCK], out_specs=[BLOCK])(X4),

@@ -313,6 +313,20 @@ def test_scratch_carried_along_a_parallel_axis_is_named():
         "slot or in an array that it shares.")
 
 
+def test_scratch_carried_along_two_parallel_axes_is_named():
+    """Each step adds to what the one before it left, whichever of the axes it went along."""
+    def kernel(x_ref, o_ref, s_ref):
+        @pl.when((pl.program_id(0) == 0) & (pl.program_id(1) == 0))
+        def _():
+            s_ref[...] = jnp.zeros_like(s_ref)
+        s_ref[...] += x_ref[...]
+        o_ref[...] = s_ref[...]
+    block = pl.BlockSpec((4,), lambda i, j: (2 * i + j,))
+    _, [h] = parallel(kernel, jnp.arange(16.0), grid=(2, 2), in_specs=[block], out_specs=block, **SCRATCH,
+                      compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",) * 2))
+    assert "changes when the steps of parallel axes 0 and 1 run backwards" in h.message
+
+
 def test_reading_a_neighbour_in_place_along_a_parallel_axis_is_named():
     after = pl.BlockSpec((4,), lambda i: (jnp.minimum(i + 1, 2),))
     value, [h] = parallel(copy, jnp.arange(12.0), in_specs=[after], input_output_aliases={0: 0})

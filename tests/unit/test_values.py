@@ -99,7 +99,7 @@ def test_a_written_input_is_named():
 def test_an_output_block_that_no_step_visits_is_named():
     f = pl.pallas_call(copy, shape(16), grid=(3,), in_specs=[BLOCK], out_specs=BLOCK)
     [h] = f.trace(shape(16)).hazards
-    assert h.kind == "unvisited" and "1 of its 4 blocks are never visited, the first is o[3]" in h.message
+    assert h.kind == "unvisited" and "no step visits 1 of its 4 blocks, the first is o[3]" in h.message
 
 
 def test_sharing_an_output_block_along_a_parallel_axis_is_named():
@@ -137,7 +137,7 @@ def test_an_in_place_update_of_a_part_is_no_hazard():
     (lambda x, o: o.__setitem__(4, x[0]), "o: index 4 is out of range"),
     (lambda x, o: o.__setitem__((0, 0), x[0]), "2 indices for a ref of shape"),
     (lambda x, o: o.__setitem__(..., x[0:2]), r"value of shape \(2,\) is written to a window of shape \(4,\)"),
-    (lambda x, o: o.__setitem__(..., x[...].astype(jnp.int32)), "a int32 value is written to a float32 ref"),
+    (lambda x, o: o.__setitem__(..., x[...].astype(jnp.int32)), "a value of int32 is written to a ref of float32"),
     (lambda x, o: o.__setitem__(..., x), r"read the ref first: o\[...\] = x\[...\]"),
     (lambda x, o: o.__setitem__(..., x[None]), "index its value"),
     (lambda x, o: x + 1, r"x is a ref, not a value: read it first, x\[...\]"),
