@@ -4,6 +4,7 @@ A verb is a module in commands/ and a word in VERBS.
 """
 import argparse
 import contextlib
+import errno
 import functools
 import os
 import signal
@@ -29,7 +30,7 @@ from .commands import (
 from .course.release import CourseError
 from .grading.batch import BatchError
 from .grading.grade import clean
-from .grading.report import ResultsError
+from .grading.report import ResultsError, WriteError
 from .sandbox.bubblewrap import SandboxError
 
 VERBS = (
@@ -43,6 +44,9 @@ VERBS = (
     export,
     similar,
 )  # in the order of a course: --help shows them so
+
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 class Plain(Console):
@@ -78,11 +82,19 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, functools.partial(_stop, os.getpid()))
     try:
         return options.run(options, console, errors)
-    except (SandboxError, CourseError, BatchError, ResultsError) as error:
+    except (SandboxError, CourseError, BatchError, ResultsError, WriteError) as error:
         errors.print(f"autograder: {error}", markup=False, highlight=False, style="bold", soft_wrap=True)
         return UNREADABLE if isinstance(error, ResultsError) else FAULT
     except KeyboardInterrupt:
-        errors.print("autograder: interrupted")
+        errors.print(f"autograder: interrupted{getattr(options, 'interrupted', '')}", markup=False, highlight=False,
+                     soft_wrap=True)
+        return FAULT
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        errors.print(f"autograder: {error.filename or 'a file'} cannot be written: {error.strerror}. Make room, or "
+                     "name another place for what is temporary with TMPDIR=/other/disk", markup=False, highlight=False,
+                     style="bold", soft_wrap=True)
         return FAULT
 
 

@@ -14,7 +14,8 @@ from pallas_lite.errors import many as many
 from ..commandline import typed
 from ..course.release import ROOT, Course
 from ..grading.grade import Report
-from ..grading.report import ResultsError, read, twice
+from ..grading.report import read, twice
+from ..grading.report import writing as writing
 from ..sandbox.bubblewrap import Sandbox, find_sandbox, make_stage
 
 OK, FAIL, UNREADABLE, FAULT = range(4)
@@ -22,7 +23,8 @@ EXIT_CODES = """exit codes:
   0  grade: every submission has its marks, whatever they are. validate: the notebook passes. Others: all is well
   1  validate: the notebook does not pass. selftest, build, doctor: something is to mend
   2  something handed in could not be read; everything else was graded. Also: a wrong command line, no results
-  3  the grader's own fault (no sandbox, no release, a check that failed): no mark was given for it
+  3  the grader's own fault (no sandbox, no release, a check that failed): no mark was given for it. Also: a full
+     disk, or a place that cannot be written
 """
 OWN_FAULT = "the grader's own fault (no release, a check that failed"
 CODES = {  # verb -> what its exit codes mean; 2 may always be a wrong command line too
@@ -31,12 +33,14 @@ CODES = {  # verb -> what its exit codes mean; 2 may always be a wrong command l
     "validate": ["the notebook passes", "it does not", "it could not be read", OWN_FAULT + ", no sandbox)"],
     "grade": ["every submission has its marks, whatever they are", "",
               "something handed in could not be read, and everything else was graded", OWN_FAULT + ", no sandbox, no "
-              "cluster,\n     a gradebook that could not be written): what is not known has no mark. Or interrupted"],
+              "cluster,\n     results or a gradebook that cannot be written): what is not known has no mark. Or "
+              "interrupted"],
     "gradebook": ["written", "", "no results", "the gradebook could not be written"],
-    "feedback": ["written", "", "no results", "no release"],
-    "export": ["written", "", "no results, or a roster that cannot be used", "no release"],
+    "feedback": ["written", "", "no results", "no release, or a place that cannot be written"],
+    "export": ["written", "", "no results, or a roster that cannot be used",
+               "no release, or a place that cannot be written"],
     "similar": ["everything was compared", "", "something handed in could not be read; the rest was compared",
-                "no release"],
+                "no release, or a place that cannot be written"],
     "doctor": ["all is there", "something is to mend", "", "there is no course, or the doctor itself failed"],
 }
 RESULTS = ROOT / ".nbgrader" / "results"
@@ -119,15 +123,6 @@ def sandbox_of(options, errors: Console):
             yield Sandbox(stage, "none")
         else:
             yield find_sandbox(stage)
-
-
-@contextlib.contextmanager
-def writing(place: Path):
-    """While the block writes a file there, or files below it: if that fails, says so. Raises ResultsError."""
-    try:
-        yield
-    except OSError as error:
-        raise ResultsError(f"{place} cannot be written: {error.strerror}. Name another place with --out") from None
 
 
 def exit_code(reports: list[Report]) -> int:

@@ -9,10 +9,11 @@ from pathlib import Path
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..commandline import typed
 from ..grading.batch import Here, Order, grade_all
 from ..grading.grade import Report, clean
 from ..grading.machine import most_jobs
-from ..grading.report import LEGEND, slim, table, twice, write
+from ..grading.report import LEGEND, slim, table, twice, write, writing
 from ..grading.store import Store
 from ..grading.submissions import find, pack
 from ..sandbox.inside.personal import normalise
@@ -91,6 +92,7 @@ def _grade(options, store: Store, console, errors) -> int:
     # From here on it is the last run. One that could not begin leaves the one before as it was.
     run = store.note_run({"paths": [str(Path(p).absolute()) for p in options.paths],
                           **{name: getattr(options, name) for name in RESUMED}})
+    options.interrupted = f". What was graded is kept: `{typed('grade', '--resume', '--out', options.out)}` goes on"
     if options.fresh:  # else --resume, after a kill, would take what is to be replaced for done
         store.forget(keys[s] for s in todo)
     try:
@@ -99,8 +101,8 @@ def _grade(options, store: Store, console, errors) -> int:
             _shown(_filed(graded, keys, order, store), len(todo), errors)
     finally:  # also when it is interrupted: what is known is kept
         known = store.reports(keys.values())
-        written = write(known, Path(options.out), of=len(set(keys.values())), run=run,
-                        course=course.version)
+        with writing(options.out):
+            written = write(known, Path(options.out), of=len(set(keys.values())), run=run, course=course.version)
     rows = [slim(report) for report in known]
     console.print(table(rows, console.width))
     console.print(LEGEND, highlight=False)

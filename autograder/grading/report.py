@@ -36,6 +36,19 @@ class ResultsError(Exception):
     """Results that are not there, or cannot be read. The text says what to do."""
 
 
+class WriteError(Exception):
+    """A file of ours that cannot be written. The text says where and why, and what to do."""
+
+
+@contextlib.contextmanager
+def writing(place: str | os.PathLike):
+    """While the block writes a file there, or files below it: if that fails, says so. Raises WriteError."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"{place} cannot be written: {error.strerror}. Name another place with --out") from None
+
+
 def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: None,
          course: Course | None = None) -> list[Report]:
     """The reports that `grade` left in its results folder, sorted by student. Raises ResultsError.
@@ -66,7 +79,7 @@ def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: No
     if last and run != last:
         say(f"these are the results of an earlier run: {_why_none(folder)}. {go_on}")
     elif len(reports) < asked:
-        say(f"{len(reports)} of {many(asked, 'submission')}: the last run was interrupted. {go_on}")
+        say(f"{len(reports)} of {many(asked, 'submission')}: the last run did not come to its end. {go_on}")
     if course and (now := _changed(reports, of_course, course)):
         say(f"{now}: `{resume}` grades again")
     return reports

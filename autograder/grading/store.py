@@ -16,25 +16,27 @@ from typing import Any
 
 from ..commandline import typed
 from .grade import Report
-from .report import VERSION, ResultsError, write_atomic
+from .report import VERSION, ResultsError, write_atomic, writing
 
 
 class Store:
-    """One results folder. It belongs to one run at a time; leave it with `close`."""
+    """One results folder. It belongs to one run at a time; leave it with `close`. What writes raises WriteError."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.damaged: list[Path] = []
-        (folder / "submissions").mkdir(parents=True, exist_ok=True)
-        self._lock = (folder / ".lock").open("w")
+        with writing(folder):
+            (folder / "submissions").mkdir(parents=True, exist_ok=True)
+            self._lock = (folder / ".lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
             raise ResultsError(f"another run is writing to {folder}. Wait for it, or give --out another folder") \
                 from None
-        for half in folder.rglob(".*.json-*"):  # left by a run that was killed while it wrote
-            half.unlink()
+        with writing(folder):
+            for half in folder.rglob(".*.json-*"):  # left by a run that was killed while it wrote
+                half.unlink()
 
     def close(self) -> None:
         self._lock.close()
@@ -43,12 +45,14 @@ class Store:
         return self.folder / "submissions" / f"{key}.json"
 
     def save(self, key: str, report: Report) -> None:
-        write_atomic(self.path(key), json.dumps(report.to_plain(), ensure_ascii=False) + "\n")
+        with writing(self.folder):
+            write_atomic(self.path(key), json.dumps(report.to_plain(), ensure_ascii=False) + "\n")
 
     def forget(self, keys: Iterable[str]) -> None:
         """Throws away what is known under these keys."""
-        for key in keys:
-            self.path(key).unlink(missing_ok=True)
+        with writing(self.folder):
+            for key in keys:
+                self.path(key).unlink(missing_ok=True)
 
     def load(self, key: str) -> Report | None:
         """What is known under a key; None if nothing is, or if it is damaged, which is noted."""
@@ -72,7 +76,9 @@ class Store:
     def note_run(self, asked: dict[str, Any]) -> str:
         """Notes that a run begins, and returns its name: results.json has it too, once that run has written it."""
         run = secrets.token_hex(8)
-        write_atomic(self.folder / "run.json", json.dumps({"version": VERSION, "run": run, **asked}, indent=1) + "\n")
+        with writing(self.folder):
+            text = json.dumps({"version": VERSION, "run": run, **asked}, indent=1)
+            write_atomic(self.folder / "run.json", text + "\n")
         return run
 
     def last_run(self) -> dict[str, Any]:

@@ -223,7 +223,7 @@ def test_results_of_an_interrupted_run_say_how_many_they_are(tmp_path, options, 
     assert main(["grade", *map(str, (*paths, *options)), "--out", str(out)]) == 3
     data = json.loads((out / "results.json").read_text())
     assert (data["complete"], data["of"], len(data["submissions"])) == (False, 6, 2)
-    words = f"2 of 6 submissions: the last run was interrupted. `autograder grade --resume --out {out}` goes on"
+    words = f"2 of 6 submissions: the last run did not come to its end. `autograder grade --resume --out {out}` goes on"
     capsys.readouterr()
     for verb, where in (("export", ["--out", tmp_path / "e"]), ("feedback", ["--out", tmp_path / "f"]),
                         ("gradebook", ["--gradebook", f"sqlite:///{tmp_path}/gradebook.db"])):

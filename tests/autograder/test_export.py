@@ -158,7 +158,7 @@ def test_the_command(course, tmp_path, capsys):
     assert main(["export", "--roster", str(tmp_path / "none.csv"), *given]) == 2
     capsys.readouterr()
     there = tmp_path / "roster.csv" / "out"  # a file is where the folder should be
-    assert main(["export", "--out", str(there), *given]) == 2
+    assert main(["export", "--out", str(there), *given]) == 3
     assert f"{there} cannot be written: Not a directory. Name another" in capsys.readouterr().err
 
 

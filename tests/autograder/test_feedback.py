@@ -216,7 +216,7 @@ def test_the_command(course, tmp_path, capsys):
     assert "777" in (tmp_path / "pages" / "ada" / little.UNIT / "feedback.html").read_text(encoding="utf-8")
     assert capsys.readouterr().out == f"1 page in {tmp_path / 'pages'}; 1 shows hidden trials\n"
     (tmp_path / "file").touch()
-    assert main(["feedback", *given, "--out", str(tmp_path / "file")]) == 2
+    assert main(["feedback", *given, "--out", str(tmp_path / "file")]) == 3
     assert "file cannot be written: " in capsys.readouterr().err
     same = wrong({"message": "The loop took 5 steps.", **HIDDEN})
     write([report("bea", marks=marks(**{"90_1": same})), report("cy", marks=marks())], tmp_path / "results")
