@@ -190,6 +190,33 @@ def test_a_learners_file_is_never_overwritten(bootstrap, tmp_path):
     assert not list(work.rglob("*.part"))
 
 
+def test_a_notebook_of_which_there_is_a_newer_release_is_named_and_left(bootstrap, tmp_path):
+    source, work = tmp_path / "notebooks", tmp_path / "work"
+    (source / "unit1").mkdir(parents=True)
+    a, b = (source / "unit1" / name for name in ("a.ipynb", "图.ipynb"))
+    a.write_text("first")
+    b.write_text("first")
+    work.mkdir()
+
+    def lab():
+        bootstrap.fill(source, work)
+        return bootstrap.earlier(source, work)
+    assert lab() == []
+    (work / "unit1/a.ipynb").write_text("first, and mine")
+    assert lab() == []  # a learner's work is no other release
+    a.write_text("second")
+    b.write_text("second")
+    assert lab() == lab() == ["unit1/a.ipynb", "unit1/图.ipynb"]  # until something is done about it
+    assert (work / "unit1/a.ipynb").read_text() == "first, and mine"
+    (work / "unit1/a.ipynb").rename(work / "unit1/mine.ipynb")
+    assert lab() == ["unit1/图.ipynb"] and (work / "unit1/a.ipynb").read_text() == "second"
+    (work / "unit1/a.ipynb").write_text("second, and mine")
+    (work / "unit1/图.ipynb").write_text("second")  # copied by hand
+    assert lab() == []
+    (work / ".released.json").write_text("[1")  # nothing is known: nothing is said
+    assert lab() == []
+
+
 def test_a_clone_that_cannot_be_written_to_is_said_before_anything_is_installed(bootstrap, monkeypatch, capsys):
     monkeypatch.setenv("VENV", "/elsewhere/venv")
     monkeypatch.setattr(bootstrap, "ensure", lambda venv: pytest.fail("began to install"))

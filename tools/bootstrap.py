@@ -14,6 +14,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -232,6 +233,30 @@ def fill(source: Path, work: Path) -> int:
     return copied
 
 
+def earlier(source: Path, work: Path) -> list[str]:
+    """The files in work that came from another release than this one, and are not what this one has.
+
+    What each came from is noted in work, as a hash; a file of which nothing is noted is taken for one of this release.
+    """
+    note = work / ".released.json"
+    try:
+        noted = dict(json.loads(note.read_text()))
+    except (OSError, ValueError, TypeError):
+        noted = {}
+    found, now = [], {}
+    for path in sorted(p for p in source.rglob("*.ipynb") if (work / p.relative_to(source)).is_file()):
+        name, release = path.relative_to(source).as_posix(), path.read_bytes()
+        now[name] = hashlib.sha256(release).hexdigest()
+        if (work / name).read_bytes() != release and noted.get(name, now[name]) != now[name]:
+            found.append(name)
+            now[name] = noted[name]
+    if now != noted:
+        part = note.with_name(note.name + ".part")
+        part.write_text(json.dumps(now, indent=1) + "\n")
+        part.replace(note)
+    return found
+
+
 def headless() -> bool:
     display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if "SSH_CONNECTION" in os.environ or sys.platform.startswith("linux") and not display:
@@ -249,6 +274,9 @@ def lab(venv: Path, arguments: list[str]) -> None:
         subprocess.run([venv / "bin/python", "-m", "autograder", "build"], cwd=ROOT, env=environment(venv), check=True)
     work.mkdir(exist_ok=True)
     say(f"Your own copy of the notebooks is {work} ({fill(notebooks, work)} files new, the others as you left them)")
+    if old := earlier(notebooks, work):
+        say(f"There is a newer release of {', '.join(old)}. Yours {'is' if len(old) == 1 else 'are'} left as you have "
+            f"{'it' if len(old) == 1 else 'them'}: to get the new one beside yours, rename yours, and make lab again.")
     options = []
     if first := min((path.relative_to(notebooks).as_posix() for path in notebooks.rglob("*.ipynb")), default=""):
         options.append("--LabApp.default_url=/lab/tree/" + quote(first))

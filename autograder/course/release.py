@@ -88,7 +88,7 @@ class Course:
         release = Path(self.release)
         checks = [path for name in self.checks for path in _sources(name)]
         grader = [p for kind in ("*.py", "*.txt") for p in PACKAGE.rglob(kind)
-                  if "commands" not in p.relative_to(PACKAGE).parts]
+                  if p.relative_to(PACKAGE).parts[0] not in ("commands", "mutants")]
         packages = ", ".join(f"{name} {metadata.version(name)}" for name in ("jax", "jaxlib", "numpy", "ipython"))
         return {"release": _hash(release.glob("*/*.ipynb"), release), "checks": _hash(checks),
                 "autograder": _hash(grader, PACKAGE), "pallas_lite": _hash(_sources("pallas_lite")),
