@@ -30,8 +30,7 @@ def check(number: str, answer: Any = ..., *, hidden: bool = False, student: str 
     try:
         found = _find(number)
         if found is None:
-            known = ", ".join(EXERCISES) or "none"
-            return Result(str(number), "", 0.0, 0.0, "broken", f"There is no exercise {number!r}. Known are: {known}.")
+            return Result(number if isinstance(number, str) else "?", "", 0.0, 0.0, "broken", _unknown(number, answer))
         errors = io.StringIO()
         # Any text on stderr costs the whole mark under nbgrader, and a warning is no mistake.
         with contextlib.redirect_stderr(errors), warnings.catch_warnings(), limit(time_limit):
@@ -89,10 +88,23 @@ def _where(line: str, lineno: int) -> str:
 
 def _find(number: str) -> Exercise | None:
     """The exercise; its chapter's module is imported when it is first asked for, so that a notebook opens fast."""
-    if number not in EXERCISES and isinstance(number, str) and number.partition(".")[0].isdigit():
+    if not isinstance(number, str):
+        return None
+    if number not in EXERCISES and number.partition(".")[0].isdigit():
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(f"autograder.checks.chapter{number.partition('.')[0]}")
-    return EXERCISES.get(number) if isinstance(number, str) else None
+    return EXERCISES.get(number)
+
+
+def _unknown(number: Any, answer: Any) -> str:
+    """What to say of a call of `check` that names no exercise."""
+    if not isinstance(number, str):
+        named = answer if isinstance(answer, str) else f"{number}" if type(number) is float else "3.2"
+        return f'First comes the number of the exercise, in quotes, then the answer: check("{named[:20]}", …).'
+    chapter = number.partition(".")[0]
+    there = ", ".join(known for known in EXERCISES if known.partition(".")[0] == chapter)
+    return f"There is no exercise {number!r}. " + (
+        f"Chapter {chapter} has {there}." if there else 'A number is chapter and exercise, such as "3.2".')
 
 
 @contextlib.contextmanager

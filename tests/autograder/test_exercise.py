@@ -78,9 +78,20 @@ def test_whatever_the_answer_does_check_returns_a_verdict(answer, verdict, words
     assert words in str(result)
 
 
-@pytest.mark.parametrize("number", ["7.77", "", None, 3, "no number", "90", "90.1.1", "../x.1"])
+@pytest.mark.parametrize("number", ["7.77", "", "no number", "90", "90.1.1", "../x.1"])
 def test_an_unknown_exercise_is_said_so(number):
     assert "There is no exercise" in check(number, 1).message
+
+
+def test_an_unknown_exercise_of_a_chapter_names_those_that_there_are():
+    assert "Chapter 2 has 2.1, 2.2, " in check("2.77", 1).message
+
+
+@pytest.mark.parametrize("number, answer, call", [
+    (2.1, {}, 'check("2.1", …)'), ({"copy_in": [0]}, "2.1", 'check("2.1", …)'), (None, 1, 'check("3.2", …)')])
+def test_a_number_without_quotes_or_after_the_answer_is_told_how_to_write_it(number, answer, call):
+    result = check(number, answer)
+    assert result.verdict == "broken" and result.message.endswith(f"{call}.")
 
 
 @pytest.mark.parametrize("endless", [for_ever, for_ever_stubbornly])

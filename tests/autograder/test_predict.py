@@ -35,6 +35,13 @@ def test_personal_numbers_belong_to_student_and_exercise(number):
     assert personal(number, "s12").size != personal("86.2", "s12").size
 
 
+@pytest.mark.parametrize("number, words", [("2.1", "these have: 2.3, 2.6"), (2.3, r'personal\("2.3", STUDENT\)'),
+                                           ("99.1", "no numbers of your own$"), ("", "no numbers of your own$")])
+def test_an_exercise_that_draws_nothing_is_said_so(number, words):
+    with pytest.raises(ValueError, match=words):
+        personal(number, "")
+
+
 def test_a_name_that_is_no_text_draws_numbers_too(number):
     assert vars(personal(number, "\ud800")) == vars(personal(number, "?"))
 

@@ -12,10 +12,19 @@ from typing import Any
 def personal(number: str, student: Any = "") -> SimpleNamespace:
     """The numbers that exercise `number` gives to `student`: the same each time, others for another student.
 
-    Upper or lower case and blanks around an id do not matter. Raises KeyError if the exercise draws nothing.
+    Upper or lower case and blanks around an id do not matter. Raises ValueError if the exercise draws nothing.
     """
-    module = import_module(f".draws.chapter{number.partition('.')[0]}", __package__)
-    return SimpleNamespace(**module.DRAWS[number](Random(f"{normalise(student)}/{number}")))
+    if not isinstance(number, str):
+        raise ValueError(f'the number of the exercise is in quotes: personal("{number}", STUDENT)')
+    chapter = number.partition(".")[0]
+    try:
+        draws = import_module(f".draws.chapter{chapter}", __package__).DRAWS
+    except ModuleNotFoundError:
+        draws = {}
+    if number not in draws:
+        raise ValueError(f"exercise {number} has no numbers of your own" +
+                         (f"; in chapter {chapter}, these have: {', '.join(draws)}" if draws else ""))
+    return SimpleNamespace(**draws[number](Random(f"{normalise(student)}/{number}")))
 
 
 def normalise(student: Any) -> str:
