@@ -17,6 +17,8 @@ from . import progress
 from .handle import Handle, LocalHandle
 from .result import Result, show
 
+NO_RETURN = ("A function gives what stands behind its return, and None where there is none. print only shows a value: "
+             "write return before it.")
 TIME_LIMIT = 20.0  # seconds, for one check in a notebook; the first call of JAX in it may take several
 
 
@@ -67,7 +69,7 @@ def judge(found: Exercise, answer: Handle, trial: Trial) -> Result:
             found.run(answer, trial)
     except Wrong as wrong:
         return result("wrong", wrong.what, case=show(wrong.case), got=show(wrong.got), expected=show(wrong.expected),
-                      nudge=wrong.nudge, schedule=wrong.schedule, hazards=wrong.hazards, timeline=wrong.timeline,
+                      nudge=wrong.nudge or NO_RETURN * answer.gave_none, schedule=wrong.schedule, hazards=wrong.hazards, timeline=wrong.timeline,
                       own_case=answer.asked == {"value"})
     except NotDone:
         return result("not done", f"Exercise {found.number} is not done yet.")

@@ -26,6 +26,7 @@ class Handle:
     """A learner's object. Subclasses say how a question reaches it: `_ask(op, args)` returns a kind and a body."""
 
     asked: frozenset[str] = frozenset()  # the kinds of question so far
+    gave_none = False  # did the learner's function return nothing, when it was last called?
 
     def _ask(self, op: str, args: tuple) -> tuple[str, Any]:
         raise NotImplementedError
@@ -53,7 +54,9 @@ class Handle:
     def call(self, *args: Any) -> Any:
         """What the learner's function returns for this plain data. JAX arrays come back as NumPy arrays."""
         try:
-            return self.ask("call", *args)
+            given = self.ask("call", *args)
+            self.gave_none = given is None
+            return given
         except AnswerFailed as failed:
             if len(case := f"called with {', '.join(map(repr, args))}") <= 120:
                 failed.case = case  # on what it stopped

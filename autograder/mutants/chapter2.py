@@ -37,6 +37,7 @@ WRONG = {
         ("slots over blocks", lambda n, s: (n + s - 1) / n, "other way round"),
         ("the part of the bubbles", lambda n, s: (s - 1) / (n + s - 1), "part of the bubbles"),
         ("whole numbers only", lambda n, s: n // (n + s - 1), "too low"),
+        ("printing is returning", lambda n, s: print(end=""), "write return"),
     ],
     "2.3": [("one number answers both", 38, "2 answers in a row"),
             ("95 blocks are 95 %", (95, 97), "How many bubbles")],

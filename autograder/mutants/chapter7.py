@@ -121,6 +121,7 @@ WRONG = {
         ("a bound is a number", [answers()[0], 1.0, *answers()[2:]], "a word in quotes"),
     ],
     "7.2": [
+        ("printing is returning", lambda *_: print(end=""), "write return"),
         ("nothing overlaps", lambda n, a, c, s: n * (a + c + s), "side by side"),
         ("the core always sets the pace", lambda n, a, c, s: a + c + n * s, "port"),
         ("the port always sets the pace", lambda n, a, c, s: a + n * c, "has to be used"),
@@ -132,6 +133,7 @@ WRONG = {
         ("a loop in place of a number", lambda n, a, c, s: [a, c, s], "should be a number"),
     ],
     "7.3": [
+        ("printing is returning", lambda *_: print(end=""), "write return"),
         ("rounded down", lambda a, c, s: (a + c + s) // max(c, s), "round up"),
         ("a slot is free when its block has arrived", lambda a, c, s: max(1, math.ceil((a + c) / max(c, s))),
          "still has to use it"),
