@@ -258,10 +258,9 @@ class Body:
     def refuse(self, i: int, t: int):
         """The error for an access past the end of ref i, at step t."""
         name, shape, _ = self.avals[i]
-        lines = " or ".join(map(str, self.moving[i]))
         raise BlockIndexError(f"step {t}: an index into {name}, which has shape {tuple(shape)}, goes past its end or "
-                              f"below 0 (line {lines}). A slice does not shift, nor count from the end: guard it, or "
-                              "make the block larger.")
+                              f"below 0 (line {' or '.join(map(str, self.moving[i]))}). A slice does not shift, nor "
+                              "count from the end: guard it, or make the block larger.")
 
     @property
     def work(self) -> tuple[tuple[str, str, float], ...]:

@@ -191,9 +191,9 @@ class Call:
 
     def arguments(self, refs: Sequence, n_scalars: int, in_tree: Any, out_tree: Any) -> tuple[list, dict]:
         """The kernel's arguments and keywords, of its refs: scalars, inputs, outputs, scratch."""
-        refs, trees = iter(refs), (in_tree, out_tree, jax.tree.structure(self.scratch_shapes))
-        scalars = list(itertools.islice(refs, n_scalars))
-        inputs, results, scratch = (jax.tree.unflatten(t, itertools.islice(refs, t.num_leaves)) for t in trees)
+        rest, trees = iter(refs), (in_tree, out_tree, jax.tree.structure(self.scratch_shapes))
+        scalars = list(itertools.islice(rest, n_scalars))
+        inputs, results, scratch = (jax.tree.unflatten(t, itertools.islice(rest, t.num_leaves)) for t in trees)
         args = [*scalars, *inputs, *(results if isinstance(results, (list, tuple)) else [results])]
         return (args, scratch) if isinstance(scratch, dict) else ([*args, *scratch], {})
 
@@ -219,7 +219,7 @@ class Call:
             raise SpecError(f"{self.name}: {many(len(flat), kind[:-1])} but {len(found)} {what}. {other} one BlockSpec "
                             f"for each {kind[:-1]}: {what} has {len(found)}, the call has {len(flat)} (a list counts "
                             "once for each entry).")
-        if len(flat) > 1 and nest != tree:
+        if nest != tree:
             raise SpecError(f"{self.name}: {what} nest as {nest}, but the {kind} as {tree}. Nest them alike.")
         return [s or _specs.BlockSpec() for s in found]
 

@@ -265,8 +265,7 @@ class TracedMemory:
     def _past_end(self, starts, sizes):
         moving = [(s, n, whole) for s, n, whole in zip(starts, sizes, self.shape, strict=True) if not is_static(s)]
         bad = reduce(or_, [(s < 0) | (s + n > whole) for s, n, whole in moving])
-        self.flag[...] = self.flag[...] | bad
-        self.moving.add(first_outside()[1].f_lineno)
+        self.flag[...], self.moving = self.flag[...] | bad, {*self.moving, first_outside()[1].f_lineno}
         return bad
 
 

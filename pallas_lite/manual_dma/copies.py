@@ -122,7 +122,7 @@ def run_scoped(f: Callable[..., T], *types: Allocation, **kw_types: Allocation) 
         expect((_specs.Scratch, _specs.SemaphoreType), kind, "run_scoped allocates pltpu.VMEM(shape, dtype), "
                                                              "pltpu.SMEM(…) or pltpu.SemaphoreType.DMA")
     n = len(types)
-    names = (ref_names(f, [*range(n)], dict.fromkeys(kw_types, n)) or [None] * n)[:n]
+    names = [*ref_names(f, [*range(n)], dict.fromkeys(kw_types, n)), *[None] * n][:n]
     return here.scoped([*zip(names, types, strict=True), *kw_types.items()],
                        lambda *refs: f(*refs[:len(types)], **dict(zip(kw_types, refs[len(types):], strict=True))))
 
