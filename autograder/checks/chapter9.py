@@ -32,6 +32,8 @@ def count(p) -> list[Asked]:
     copies = 2 * steps + parts_of_row
     return [
         Asked("The number of enqueue_dma", "instructions", p.x_depth + 3, [
+            *([("row needs no prologue", p.x_depth + 2, "One start is missing, before the loop. There each input, row "
+                "too, starts the blocks of steps 0 to depth − 2.")] if p.x_depth > 3 else []),  # else 5, see below
             ("one instruction for each copy", copies,
              "That many copies are made when it runs. In the text, the copies of a loop are one instruction."),
             ("one instruction for each operand", 3,
@@ -40,7 +42,8 @@ def count(p) -> list[Asked]:
              "x has more than two slots, so the loop runs further ahead, and the prologue starts more blocks of x."),
             ("the prologue fills all slots", p.x_depth + 4,
              "The loop itself starts the block of step t + depth − 1, and at t = 0 that fills the last slot. How many "
-             "are left to the prologue?")], 0),
+             "are left to the prologue?")], 0,
+            "In the loop, one start for each operand. And before it, what does each input start ahead?"),
         Asked("The number of wait_dma", "instructions", p.o_depth + 2, [
             ("as many waits as starts", p.x_depth + 3,
              "When it runs there is a wait for each start. In the text, one wait in the loop may serve a start in the "
@@ -49,7 +52,8 @@ def count(p) -> list[Asked]:
             ("the epilogue waits for every slot", p.o_depth + 3,
              "In the last step the loop still waits for one older copy out. How many are left after it?"),
             ("one wait for each copy", copies, "That many waits happen when it runs; the loop's are one instruction "
-                                               "each.")], 0),
+                                               "each.")], 0,
+            "In the loop, one wait for each operand. And after it, which copies are still under way?"),
         Asked("The number of copies started when it runs", "copies", copies, [
             ("row is copied in every step", 3 * steps,
              "row's block follows j, the outer axis: it stays for a whole run of steps, and is then not copied."),
@@ -58,7 +62,9 @@ def count(p) -> list[Asked]:
             ("outputs are fetched first", 3 * steps + parts_of_row, "An output is not read from HBM; its slots are "
                                                                     "only written, and copied out."),
             ("row is copied once", 2 * steps + 1,
-             "row has several blocks, one for each j, and each of them is copied once.")], 0),
+             "row has several blocks, one for each j, and each of them is copied once.")], 0,
+            "Count for each operand apart: a block is copied each time that another one than in the step before is "
+            "needed."),
     ]
 
 
@@ -70,14 +76,15 @@ def double_buffer(answer: Handle, trial: Trial) -> None:
             did = run(answer, case, f"x: {n} blocks of 8 rows", x)
         except AnswerFailed as failed:
             if failed.kind == "BlockIndexError":
-                failed.nudge = (f"There is no block but 0 to {n - 1}: say when there is no next block to start, or "
-                                "none before to wait for. And which one leaves last?")
+                failed.nudge = (f"There {blocks_of(n)}: say when there is no next block to start, or none before to "
+                                "wait for. And which one leaves last?")
             elif failed.kind == "PipelineError":
                 failed.nudge = "Each wait needs a start before it. Which line starts the copy of this block?"
             raise
         call = own_copies(did, case)
         schedule = in_blocks(call.schedule, n, case)
-        if hazards := verify(schedule):
+        # A slot that is sent out and never written: where another one was written instead, that is the cause of all.
+        if hazards := sorted(verify(schedule), key=lambda h: (h.kind, h.operand) != ("uninitialised", "o_vmem")):
             told = "".join(call.hazards[:1])  # knows the lines and semaphores
             nudge = told if "share semaphore" in told else NUDGES.get(hazards[0].kind, hazards[0].mend)
             raise Wrong(f"The kernel has a hazard: {hazards[0].kind}.", case=case, schedule=schedule, hazard=hazards,
@@ -93,9 +100,10 @@ def double_buffer(answer: Handle, trial: Trial) -> None:
             if schedule.copies(name) > n:
                 raise Wrong("Each block should be copied once each way.", case=case, schedule=schedule,
                             got=f"{schedule.copies(name)} copies {way}", expected=f"{n}")
-        same_array(did.result, 3 * x + 1, case=case, schedule=schedule,
-                   nudge="The copies are in order. Does the kernel read the slot that this block went into, and write "
-                         "the slot that is sent out?")
+        in_place = all(made["o_hbm", (i,)][1]["x_vmem"] == (i,) for i in range(n))
+        same_array(did.result, 3 * x + 1, case=case, schedule=schedule, nudge="The copies are in order. " + (
+            "The slots are, too: each block is made from its own. Does the kernel compute 3·x + 1?" if in_place else
+            "Does the kernel read the slot that this block went into, and write the slot that is sent out?"))
         insist_time(schedule, n, case)
 
 
@@ -108,6 +116,10 @@ NUDGES = {
     "never waited": "Each start needs one wait. After the last step a copy is still under way: only an epilogue can "
                     "wait for it.",
 }
+
+
+def blocks_of(n: int) -> str:
+    return "is one block, 0" if n == 1 else f"are blocks 0 to {n - 1} only"
 
 
 def in_blocks(told: Schedule, n: int, case: str) -> Schedule:
@@ -131,7 +143,7 @@ def in_blocks(told: Schedule, n: int, case: str) -> Schedule:
         block = e.block or (0,)  # a wait for nothing does not come here; an array of one block is not cut
         if block[0] >= n:
             raise Wrong("A copy takes 8 rows that are not one of the blocks.", case=case, schedule=told,
-                        nudge=f"Blocks are 0 to {n - 1}. Say when there is no next block to start, or none before.")
+                        nudge=f"There {blocks_of(n)}. Say when there is no next block to start, or none before.")
         events.append(e._replace(operand=ours[e.operand].name, block=block))
     return Schedule(tuple(events), tuple(ours.values()), WORK, "kernel")
 

@@ -69,8 +69,8 @@ def judge(found: Exercise, answer: Handle, trial: Trial) -> Result:
             found.run(answer, trial)
     except Wrong as wrong:
         return result("wrong", wrong.what, case=show(wrong.case), got=show(wrong.got), expected=show(wrong.expected),
-                      nudge=wrong.nudge or NO_RETURN * answer.gave_none, schedule=wrong.schedule, hazards=wrong.hazards, timeline=wrong.timeline,
-                      own_case=answer.asked == {"value"})
+                      nudge=wrong.nudge or NO_RETURN * answer.gave_none, schedule=wrong.schedule,
+                      hazards=wrong.hazards, timeline=wrong.timeline, own_case=answer.asked == {"value"})
     except NotDone:
         return result("not done", f"Exercise {found.number} is not done yet.")
     except AnswerFailed as failed:

@@ -25,6 +25,7 @@ WRONG = {
         ("all results leave at the end", plan([0, 1, 2, 3], [1, 2, 3, 4], [5, 5, 5, 5]), "one thing at a time"),
         ("a bubble between fill and steady state", plan([0, 1, 2, 3], [2, 3, 4, 5], [3, 4, 5, 6]), "7 time slots"),
         ("slots are counted from one", plan([1, 2, 3, 4], [2, 3, 4, 5], [3, 4, 5, 6]), "one earlier"),
+        ("what makes a list is one", plan(map(int, "0123"), [1, 2, 3, 4], [2, 3, 4, 5]), "type map under 'copy_in'"),
         ("three blocks are enough", plan([0, 1, 2], [1, 2, 3], [2, 3, 4]), "one for each block"),
     ],
     "2.2": [
@@ -101,6 +102,7 @@ def counted(blocks, stages):
 RIGHT = {
     "2.1": [("blocks backwards", plan([3, 2, 1, 0], [4, 3, 2, 1], [5, 4, 3, 2])),
             ("arrays", plan(np.arange(4), np.arange(4) + 1, np.arange(4) + 2)),
+            ("ranges", plan(range(4), range(1, 5), range(2, 6))),
             ("two out of order, as tuples", plan((1, 0, 2, 3), (2, 1, 3, 4), (3, 2, 4, 5)))],
     "2.2": [("counted, slot by slot", counted), ("from the bubbles", lambda n, s: 1 - (s - 1) / (n + s - 1))],
     "2.3": [("a list of floats", [float(N), float(N + p.stages - 1)]),

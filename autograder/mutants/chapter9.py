@@ -29,8 +29,8 @@ def buffered(body, x_slot=lambda i: i % 2, o_slot=lambda i: i % 2, x_sem=lambda 
             def copy_out(i):
                 return pltpu.make_async_copy(o_vmem.at[o_slot(i)], o_hbm.at[pl.ds(8 * i, 8)], o_sems.at[o_sem(i)])
 
-            def compute(i, read=x_slot, plus=1):
-                o_vmem[o_slot(i)] = 3 * x_vmem[read(i)] + plus
+            def compute(i, read=x_slot, plus=1, write=o_slot):
+                o_vmem[write(i)] = 3 * x_vmem[read(i)] + plus
             body(x.shape[0] // 8, copy_in, copy_out, compute)
         return call_on_hbm(kernel, x)(x)
     return double_buffered
@@ -149,6 +149,19 @@ def without_one(n, copy_in, copy_out, compute):
     right(n, copy_in, copy_out, lambda i: compute(i, plus=0))
 
 
+def slot_zero(n, copy_in, copy_out, compute):
+    right(n, copy_in, copy_out, lambda i: compute(i, read=lambda i: 0, write=lambda i: 0))
+
+
+def read_slot_zero(n, copy_in, copy_out, compute):
+    right(n, copy_in, copy_out, lambda i: compute(i, read=lambda i: 0))
+
+
+def one_before_last(n, copy_in, copy_out, compute):
+    no_epilogue(n, copy_in, copy_out, compute)
+    copy_out(n - 2).wait()
+
+
 def twice(n, copy_in, copy_out, compute):
     copy_in(0).start()
     copy_in(0).wait()
@@ -197,13 +210,16 @@ WRONG = {
         ("the loop waits for all", buffered(no_epilogue), "never waited"),
         ("the loop fetches the first block, too", buffered(no_prologue), "needs a start before it"),
         ("a start is enough", buffered(compute_first), "read before wait"),
-        ("there is always a next block", buffered(no_guard), "out of"),
+        ("there is always a next block", buffered(no_guard), "when there is no next block"),
+        ("the last copy is two before the end", buffered(one_before_last), "There is one block, 0:"),
         ("the last copy left from slot 1", buffered(fixed_epilogue), "which one leaves last"),
         ("one semaphore will do", buffered(right, x_sem=lambda i: 0), "semaphore"),
         ("results need one slot only", buffered(right, o_slot=lambda i: 0), "overwrite in flight"),
         ("x needs one slot only", buffered(right, x_slot=lambda i: 0), "in flight"),
         ("the kernel reads the slot that is filled next", buffered(other_slot), "which one the kernel reads"),
-        ("what is computed does not matter", buffered(without_one), "does the kernel read"),
+        ("what is computed does not matter", buffered(without_one), "Does the kernel compute 3·x + 1?"),
+        ("the kernel has one slot each way", buffered(slot_zero), "copy of this block fills"),
+        ("the kernel reads one slot", buffered(read_slot_zero), "slot that this block went into"),
         ("a copy more does no harm", buffered(twice), "once each way"),
         ("pallas_call copies well enough", by_the_pipeline, "leaves the copies to the pipeline"),
         ("one large block is a pipeline", as_one_block, "8 rows each"),

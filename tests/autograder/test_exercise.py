@@ -94,6 +94,15 @@ def test_a_number_without_quotes_or_after_the_answer_is_told_how_to_write_it(num
     assert result.verdict == "broken" and result.message.endswith(f"{call}.")
 
 
+def given_helper(i):
+    return [0][i]
+
+
+def test_an_error_in_a_helper_is_shown_with_the_line_that_calls_it():
+    line = check("90.1", lambda *_: given_helper(1)).line
+    assert "return [0][i], called in line " in line and "given_helper(1)" in line
+
+
 @pytest.mark.parametrize("endless", [for_ever, for_ever_stubbornly])
 def test_an_endless_loop_in_a_notebook_ends(endless):
     began = time.monotonic()

@@ -51,6 +51,17 @@ def test_what_is_not_plain_is_refused(value):
         wire.encode("ok", value)
 
 
+def test_a_short_range_is_the_list_that_it_means():
+    assert LocalHandle({"when": range(1, 5)}).value() == {"when": [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize("value, words", [({"a": {"b": range(10**30)}}, "type range under 'b'"),
+                                          ({"a": [map(int, "12")]}, "type map under 'a'")])
+def test_what_is_not_plain_is_named_with_its_key(value, words):
+    with pytest.raises(Wrong, match=words):
+        LocalHandle(value).value()
+
+
 def test_an_endless_structure_is_refused():
     ring = []
     ring.append(ring)

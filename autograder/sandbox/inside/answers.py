@@ -186,21 +186,31 @@ def _has_hole(target, depth=0):
 
 
 def describe(error: BaseException) -> dict:
-    """What a learner needs to know of an exception: its kind, its text, and their own last line that led to it."""
+    """What a learner needs to know of an exception: its kind, its text, and their own last line that led to it.
+
+    Where that line is in a function which they call themselves, as a helper that was given, the call is told too.
+    """
     try:
         message = str(error)
     except Exception:
         message = ""
-    line, lineno = "", 0
+    line, lineno, before = "", 0, None
     for frame in traceback.extract_tb(error.__traceback__, 500):
         if _is_own(frame.filename):
             lineno = frame.lineno or 0
-            line = (frame.line or linecache.getline(frame.filename, lineno)).strip()
+            line = _written(frame)
+            if before and before.name != frame.name:
+                line = f"{line[:150]}, called in line {before.lineno}: {_written(before)[:150]}"
+        before = frame if _is_own(frame.filename) else None
     if isinstance(error, SyntaxError) and isinstance(error.text, str) and isinstance(error.lineno, int):
         line, lineno = error.text.strip(), error.lineno
         message = f"{error.msg}, in line {lineno}"  # its text names a file that IPython made up
     kind = "TimeUp" if isinstance(error, TimeUp) else type(error).__name__
     return {"kind": kind[:100], "message": message[:4000], "line": line[:400], "lineno": lineno}
+
+
+def _written(frame: traceback.FrameSummary) -> str:
+    return (frame.line or linecache.getline(frame.filename, frame.lineno or 0)).strip()
 
 
 # `autograder`: the folder of the whole grader in a notebook, this one in the sandbox.

@@ -50,7 +50,9 @@ def pack(value: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
     if isinstance(value, tuple):
         return {"t": [pack(v, arrays, depth + 1) for v in value]}
     if isinstance(value, dict):
-        return {"d": [[pack(k, arrays, depth + 1), pack(v, arrays, depth + 1)] for k, v in value.items()]}
+        return {"d": [[pack(k, arrays, depth + 1), _pack_under(k, v, arrays, depth + 1)] for k, v in value.items()]}
+    if kind is range and len(value[:MOST_KEYS + 1]) <= MOST_KEYS:  # short: whoever writes one means its numbers
+        return pack(list(value), arrays, depth)
     if kind is np.ndarray or (hasattr(value, "__array__") and kind.__module__.startswith(("jax", "jaxlib"))):
         array = np.asarray(value)
         if str(array.dtype) not in DTYPES:
@@ -58,6 +60,15 @@ def pack(value: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
         arrays.append(array)
         return {"a": len(arrays) - 1}
     return _refuse(value)
+
+
+def _pack_under(key, value, arrays, depth):
+    try:
+        return pack(value, arrays, depth)
+    except NotPlain as error:
+        if type(key) is not str or " under " in str(error):
+            raise
+        raise NotPlain(f"{error} under {key[:40]!r}") from None
 
 
 def _refuse(value):
