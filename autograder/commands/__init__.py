@@ -14,7 +14,7 @@ from pallas_lite.errors import many as many
 from ..commandline import typed
 from ..course.release import ROOT, Course
 from ..grading.grade import Report
-from ..grading.report import read, twice
+from ..grading.report import per_student, read, twice
 from ..grading.report import writing as writing
 from ..sandbox.bubblewrap import Sandbox, find_sandbox, make_stage
 
@@ -85,15 +85,17 @@ def results_option(p) -> None:
                    help="the folder that `grade` wrote (default: .nbgrader/results)")
 
 
-def results_of(options, errors: Console, course: Course) -> list[Report]:
-    """The last results. That they are not all, or of another course, or somebody's twice, is said. Raises ResultsError.
+def results_of(options, errors: Console, course: Course, each: bool = True) -> list[Report]:
+    """The last results: `each` submission's, or one report for each student. Raises ResultsError.
+
+    That they are not all, or of another course, or somebody's twice, is said.
     """
     def say(text: str) -> None:
         errors.print(f"! {text}", markup=False, highlight=False, soft_wrap=True)
     found = read(options.results, say, course)
     for text in twice(found):
         say(text)
-    return found
+    return found if each else list(per_student(found))
 
 
 def refuse_missing(options) -> None:

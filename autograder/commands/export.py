@@ -32,7 +32,7 @@ def add(commands) -> None:
 def run(options, console, errors) -> int:
     from ..pages.export import FORMATS, RosterError, empty, partial, read_roster, summed
     course = course_of(options)
-    reports = results_of(options, errors, course)
+    reports = results_of(options, errors, course, each=options.format == "csv")
     try:
         roster = read_roster(options.roster)
     except RosterError as error:

@@ -31,7 +31,7 @@ def run(options, console, errors) -> int:
     course = course_of(options)
     submitted = options.submitted if options.by_notebook else None
     out = options.out or _folder(options.results)
-    reports = results_of(options, errors, course)
+    reports = results_of(options, errors, course, each=False)
     with writing(out):
         written = write_pages(reports, course, out, options.reveal, submitted)
     said = f"{many(len(written), 'page')} in {out}"

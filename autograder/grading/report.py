@@ -9,7 +9,8 @@ import functools
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,17 +117,56 @@ def _why_none(folder: str | os.PathLike) -> str:
     return "the last one was killed before it came to its end"
 
 
+def per_student(reports: Iterable[Report]) -> Iterator[Report]:
+    """One report for each student: what a gradebook, a page, an export has place for.
+
+    Of two marks for one exercise the last counts; one for what was not handed in, or that is not known, gives way.
+    `reports` is gone through twice, and may be longer than memory.
+    """
+    left = Counter(r.student for r in reports)
+    joined: dict[str, Report] = {}
+    for r in reports:
+        left[r.student] -= 1
+        if before := joined.pop(r.student, None):
+            r = _joined(before, r)
+        if left[r.student]:
+            joined[r.student] = r
+        else:
+            yield r
+
+
+def _joined(one: Report, other: Report) -> Report:
+    def rank(mark: Mark | None) -> int:
+        return 0 if mark is None or mark.points is None else 1 if mark.verdict == "missing" else 2
+    both = one.marks | {n: m for n, m in other.marks.items() if rank(m) >= rank(one.marks.get(n))}
+    more = [f"handed in more than once: {called(one)}; {called(other)}. Of the same exercises the last counts"
+            ] * bool(one.marks.keys() & other.marks.keys())
+    status = next(s for s in ("fault", "unreadable", "graded") if s in (one.status, other.status))
+    return replace(other, files=[*one.files, *other.files], status=status, seconds=one.seconds + other.seconds,
+                   marks={n: both[n] for n in EXERCISES if n in both} | both,
+                   warnings=list(dict.fromkeys([*more, *one.warnings, *other.warnings])))
+
+
+def called(report: Report) -> str:
+    """A submission by its files, where its student's name does not say which it is."""
+    return clean(report.files[0]) + f" and {len(report.files) - 1} more" * (len(report.files) > 1) \
+        if report.files else "a folder without a notebook"
+
+
 def twice(reports: Iterable[Report]) -> list[str]:
     """Who has two marks for one exercise, in words: where there is place for one, nobody should have to guess which."""
     seen: dict[str, set[str]] = {}
+    files: dict[str, list[str]] = {}
     found: dict[str, None] = {}  # in order
     for r in reports:
         before = seen.setdefault(r.student, set())
         if before & r.marks.keys():
-            found[clean(r.student)] = None
+            found[r.student] = None
         before.update(r.marks)
-    return [f"{name} handed in the same exercises more than once. Each has a row here, and a gradebook gets the last "
-            "one's marks: take away what does not count, and grade again" for name in found]
+        files.setdefault(r.student, []).append(called(r))
+    return [f"{clean(name)} handed in the same exercises more than once: {'; '.join(files[name])}. Each has a row "
+            f"here. Gradebook, pages and exports have place for one, and get the last one's marks ({files[name][-1]}): "
+            "take away what does not count, and grade again" for name in found]
 
 
 def exercises_of(reports: list[Report]) -> list[str]:
@@ -152,7 +192,9 @@ def table(reports: list[Report], width: int = 200) -> Table:
     if left_out > 0:
         reports = sorted(reports, key=lambda r: r.status == "graded")[:MOST_ROWS]  # a stable sort
     numbers = exercises_of(reports)
-    name = max((len(r.student) for r in reports), default=7)
+    count = Counter(r.student for r in reports)
+    students = [clean(r.student) + f": {called(r)}" * (count[r.student] > 1) for r in reports]
+    name = max(map(len, students), default=7)
     chapters = list(dict.fromkeys(n.partition(".")[0] for n in numbers))
     if name + 7 * len(numbers) + 40 > width:
         numbers = []
@@ -165,7 +207,7 @@ def table(reports: list[Report], width: int = 200) -> Table:
     shown.add_column("total", justify="right", no_wrap=True)
     shown.add_column("s", justify="right", no_wrap=True)
     shown.add_column("note", overflow="fold")
-    for r in reports:
+    for student, r in zip(students, reports, strict=True):
         cells = []
         for n in numbers:
             m = r.marks.get(n)
@@ -173,7 +215,7 @@ def table(reports: list[Report], width: int = 200) -> Table:
         cells += [_sum([m for n, m in r.marks.items() if n.partition(".")[0] == c]) for c in chapters]
         total = f"{r.points:g}/{r.max_points:g}" if r.points is not None else "fault" if r.status == "fault" else "–"
         text = note(r)
-        shown.add_row(escape(clean(r.student)), *cells, total, f"{r.seconds:.1f}",
+        shown.add_row(escape(student), *cells, total, f"{r.seconds:.1f}",
                       escape(text if len(text) < 200 else text[:200] + " …"))
     if left_out > 0:
         graded = ", all graded," if all(r.status == "graded" for r in reports[-1:]) else ""
@@ -208,11 +250,12 @@ def write(reports: Iterable[Report], folder: Path, of: int | None = None, run: s
     # With a byte-order mark, which is how Excel knows that the names are UTF-8.
     with replacing(folder / "results.csv", encoding="utf-8-sig") as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(["student", "status", "points", "max_points", *numbers, "seconds", "note"])
+        rows.writerow(["student", "status", "points", "max_points", *numbers, "seconds", "files", "note"])
         for r in light:
             marks = [r.marks[n].points if n in r.marks and r.marks[n].points is not None else "" for n in numbers]
             points = "" if r.points is None else r.points
-            rows.writerow([cell(r.student), r.status, points, r.max_points, *marks, r.seconds, cell(note(r))])
+            rows.writerow([cell(r.student), r.status, points, r.max_points, *marks, r.seconds,
+                           cell(" ".join(r.files)), cell(note(r))])
     return folder / "results.json", folder / "results.csv"
 
 

@@ -24,6 +24,7 @@ from traitlets.config import Application
 from ..course.environment import environment, scripts_on_path
 from ..course.release import PACKAGE, Course, Notebook
 from ..grading.grade import Mark, Report
+from ..grading.report import per_student
 from ..grading.transplant import MOST_STAMP, Unreadable, load
 
 Times = dict[tuple[str, str], datetime]  # when a student handed in a unit: UTC, without a time zone, as nbgrader has it
@@ -51,7 +52,7 @@ def write(reports: list[Report], url: str, course: Course, times: Times | None =
     with opened(url) as gradebook:
         enter(gradebook, url, course, {n for r in reports for n in r.marks})
         gradebook.db().expire_on_commit = False  # nobody else changes the release's cells meanwhile
-        for report in reports:
+        for report in per_student(reports):
             unknown = [number for number, m in report.marks.items() if m.points is None]
             if len(unknown) < len(report.marks):
                 written.students += 1

@@ -74,13 +74,14 @@ def as_csv(reports: list[Report], course: Course, roster: Roster) -> Files:
     """A row for each student and exercise: to be sorted, filtered and summed in any program."""
     where = {t.number: (n.unit, n.name) for n in course.notebooks for t in n.tests.values()}
     rows = [["student", "unit", "notebook", "exercise", "title", "points", "max_points", "verdict", "message",
-             "status"]]
+             "status", "files"]]
     for r in reports:
         for number, m in r.marks.items():
             rows.append([r.student, *where.get(number, ("", "")), number, _title(number), _points(m.points),
-                         f"{m.max_points:g}", m.verdict, "" if m.verdict == "right" else m.message, r.status])
+                         f"{m.max_points:g}", m.verdict, "" if m.verdict == "right" else m.message, r.status,
+                         " ".join(r.files)])
         if not r.marks:
-            rows.append([r.student, "", "", "", "", "", "", "", note(r), r.status])
+            rows.append([r.student, "", "", "", "", "", "", "", note(r), r.status, " ".join(r.files)])
     return {"grades.csv": "\ufeff" + _rows(rows)}  # the mark by which Excel knows UTF-8
 
 

@@ -50,7 +50,7 @@ def write_pages(reports: list[Report], course: Course, folder: Path, reveal: boo
     written, names = {}, set()
     for report in reports:
         name = folder_name(report.student)
-        while name in names:  # two submissions under one name: both get their page
+        while name in names:  # two students' names may be one folder's
             name += "_"
         names.add(name)
         for unit, notebooks in units_of(report, course).items():

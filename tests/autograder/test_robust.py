@@ -1,10 +1,17 @@
 """What a student's process may send, and what an instructor's terminal may be: neither breaks the grader."""
+import csv
+
 import pytest
 
+from autograder.__main__ import main
 from autograder.exercise import load
 from autograder.grading.grade import Mark, Report
-from autograder.grading.report import MOST_ROWS, table, twice
+from autograder.grading.report import MOST_ROWS, per_student, table, twice, write
+from autograder.nbgrader import gradebook
+from autograder.pages.export import FORMATS
 from autograder.sandbox.inside import wire
+
+from . import little_course as little
 
 
 @pytest.mark.parametrize("data", [10**400, {"t": [1, -(2**63)]}, [[2**63]], {"d": [["k", 10**30]]}])
@@ -26,13 +33,69 @@ def test_a_narrow_terminal_shows_totals_a_wider_one_chapters_and_the_widest_ever
     assert len(table(reports, 1000).columns) == 4 + len(marks) > 10
 
 
+def twofold(student, file, **marks):
+    found = {n.replace("_", "."): mark for n, mark in marks.items()}
+    return Report(student, [file, "x.ipynb"], file, "graded", found, [f"about {file}"])
+
+
+RIGHT, WRONG = Mark(2, 2, "right"), Mark(0, 2, "wrong")
+MISSING, UNKNOWN = Mark(0, 2, "missing"), Mark(None, 2, "broken")
+MORE = "handed in more than once: bob.ipynb and 1 more; 02.ipynb and 1 more. Of the same exercises the last counts"
+
+
 def test_two_marks_of_a_student_for_one_exercise_are_said_and_those_for_others_are_not():
-    def report(student, *numbers):
-        return Report(student, ["a.ipynb"], "0", marks=dict.fromkeys(numbers, Mark(2, 2, "right")))
-    once = [report("bob", "1.1", "1.2"), report("bob", "2.1"), report("ann", "1.1"), report("eve"), report("eve")]
+    once = [twofold("bob", "a", e1_1=RIGHT), twofold("bob", "b", e2_1=RIGHT), twofold("ann", "c", e1_1=RIGHT),
+            Report("eve", [], ""), Report("eve", [], "")]
     assert twice(once) == []
-    line, = twice([*once, report("bob", "1.2", "2.2"), report("bob", "1.2")])
-    assert line.startswith("bob handed in the same exercises more than once")
+    line, = twice([*once, twofold("bob", "d", e1_1=WRONG)])
+    assert line == ("bob handed in the same exercises more than once: a and 1 more; b and 1 more; d and 1 more. Each "
+                    "has a row here. Gradebook, pages and exports have place for one, and get the last one's marks "
+                    "(d and 1 more): take away what does not count, and grade again")
+
+
+def test_a_student_has_one_report_where_there_is_place_for_one():
+    loose = twofold("bob", "bob.ipynb", **{"90_1": RIGHT, "90_2": RIGHT, "90_3": MISSING, "90_4": RIGHT})
+    folder = twofold("bob", "02.ipynb", **{"90_1": WRONG, "90_2": MISSING, "90_3": WRONG, "90_4": UNKNOWN})
+    ann = twofold("ann", "ann.ipynb", **{"90_1": RIGHT})
+    class_ = [ann, loose, folder]
+    first, bob = per_student(class_)
+    assert first is ann and (bob.student, bob.status) == ("bob", "graded")
+    assert bob.marks == {"90.1": WRONG, "90.2": RIGHT, "90.3": WRONG, "90.4": RIGHT}
+    assert bob.warnings == [MORE, "about bob.ipynb", "about 02.ipynb"]
+    assert bob.files == ["bob.ipynb", "x.ipynb", "02.ipynb", "x.ipynb"]
+    two = twofold("bob", "a", e1_1=RIGHT), Report("bob", [], "", "unreadable", warnings=["cut off"])
+    (bob,) = per_student(two)
+    assert (bob.status, bob.warnings, list(bob.marks)) == ("unreadable", ["about a", "cut off"], ["e1.1"])
+    assert list(table(class_, 200).columns[0].cells) == ["ann", "bob: bob.ipynb and 1 more", "bob: 02.ipynb and 1 more"]
+
+
+def test_page_exports_and_gradebook_agree_on_who_handed_in_twice(tmp_path, capsys):
+    course = little.released(tmp_path / "release")
+    marks = [{n: Mark(float(p) * right, p, "right" if right else "wrong") for n, p in little.POINTS.items()}
+             for right in (1, 0)]
+    reports = [Report("bob", ["bob.ipynb"], "0", marks=marks[0]), Report("bob", ["02.ipynb"], "1", marks=marks[1])]
+    write(reports, tmp_path / "out")
+    given = ["--release", course.release, "--checks", *course.checks, "--results", str(tmp_path / "out")]
+    for format in FORMATS:
+        assert main(["export", "--format", format, *given]) == 0
+        assert "get the last one's marks (02.ipynb)" in capsys.readouterr().err
+    rows = {name: list(csv.DictReader((tmp_path / "out" / file).read_text(encoding="utf-8-sig").splitlines()))
+            for name, file in (("csv", "export/grades.csv"), ("canvas", "export/canvas.csv"),
+                               ("nbgrader", "export/nbgrader.csv"), ("results", "results.csv"))}
+    assert [r[little.UNIT] for r in rows["canvas"]] == ["10", "0"]
+    assert [r["score"] for r in rows["nbgrader"]] == ["0.0"]
+    assert [r["files"] for r in rows["csv"]] == ["bob.ipynb"] * 4 + ["02.ipynb"] * 4
+    assert [(r["student"], r["files"], r["points"]) for r in rows["results"]] == [
+        ("bob", "bob.ipynb", "10.0"), ("bob", "02.ipynb", "0.0")]
+    assert [p.parent.name for p in (tmp_path / "out" / "export").glob("*/results.json")] == ["bob"]
+    assert main(["feedback", *given, "--out", str(tmp_path / "pages")]) == 0
+    (page,) = (tmp_path / "pages").rglob("*.html")
+    text = page.read_text(encoding="utf-8")
+    assert page.relative_to(tmp_path / "pages").parts[0] == "bob" and "0 of 10 points" in text
+    assert "handed in more than once: bob.ipynb; 02.ipynb. Of the same exercises the last counts" in text
+    url = f"sqlite:///{tmp_path}/gradebook.db"
+    gradebook.write(reports, url, course)
+    assert set(gradebook.scores(url)["bob", little.UNIT].values()) == {0.0}
 
 
 def test_of_very_many_submissions_the_table_has_those_that_need_a_look_and_says_where_the_others_are():

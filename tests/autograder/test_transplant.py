@@ -256,7 +256,7 @@ def test_results_are_stable_and_safe_for_spreadsheets(tmp_path):
                Report("bob", [], "e", "unreadable", warnings=["-1 is\nno notebook"])]
     write(reports, tmp_path)
     rows = list(csv.reader((tmp_path / "results.csv").read_text(encoding="utf-8-sig").splitlines()))
-    assert rows[0] == ["student", "status", "points", "max_points", "90.1", "90.2", "seconds", "note"]
+    assert rows[0] == ["student", "status", "points", "max_points", "90.1", "90.2", "seconds", "files", "note"]
     assert rows[1][:6] == ["'=cmd()", "fault", "", "3.0", "2.0", ""]
     assert rows[2][0] == "bob" and rows[2][-1] == "'-1 is no notebook"
     plain = json.loads((tmp_path / "results.json").read_text())
