@@ -149,8 +149,7 @@ class Ref:
             at = next(n for n, i in enumerate(index) if i is Ellipsis)
             index = index[:at] + (slice(None),) * (self.ndim - len(index) + 1) + index[at + 1:]
         if len(index) > self.ndim:
-            raise BlockIndexError(f"{self.memory.name}: {many(len(index), 'index', 'indices')} for a ref of shape "
-                                  f"{self.shape}.")
+            raise BlockIndexError(f"{self.memory.name}: {many(len(index), 'index', 'indices')} for shape {self.shape}.")
         index += (slice(None),) * (self.ndim - len(index))
         starts, sizes, kept, rest = list(self._starts), list(self._sizes), [], []
         for d, i in zip(self._kept, index, strict=True):

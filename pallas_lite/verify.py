@@ -210,8 +210,7 @@ def grid_hazards(operands, indices, parallel: list[int], schedule: Schedule) -> 
         if missing := [] if shared else _unvisited(y):
             what = (f"output {y.name}: no step visits {missing[0]}, the first is {y.info.show(missing[1])}: what "
                     "memory held stays there.")
-            mend = "Make the grid or the index map cover every block."
-            found.append(Hazard("unvisited", what, mend, y.name, 0, -1, ()))
+            found += [Hazard("unvisited", what, "Make the grid or the index map cover every block.", y.name, 0, -1, ())]
         for axis in parallel:
             if two := two_on_a_block(y, indices, axis):
                 other, t = two

@@ -135,7 +135,7 @@ def test_an_in_place_update_of_a_part_is_no_hazard():
     (lambda x, o: o.__setitem__(..., x[pl.ds(2 + pl.program_id(0), 4)]), r"step 0: an index into x, .* past its end"),
     (lambda x, o: o.__setitem__(0, x[7]), "index 7 is out of range"),
     (lambda x, o: o.__setitem__(4, x[0]), "o: index 4 is out of range"),
-    (lambda x, o: o.__setitem__((0, 0), x[0]), "2 indices for a ref of shape"),
+    (lambda x, o: o.__setitem__((0, 0), x[0]), "2 indices for shape"),
     (lambda x, o: o.__setitem__(..., x[0:2]), r"value of shape \(2,\) is written to a window of shape \(4,\)"),
     (lambda x, o: o.__setitem__(..., x[...].astype(jnp.int32)), "a value of int32 is written to a ref of float32"),
     (lambda x, o: o.__setitem__(..., x), r"read the ref first: o\[...\] = x\[...\]"),
