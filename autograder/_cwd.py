@@ -40,7 +40,7 @@ def _leave(here: str) -> None:
               "command again.", file=sys.stderr)
         sys.exit(3)
     if os.path.realpath(_HOME) != here:
-        if other_course(here):
+        if other_course(here) and "autograder.grading.child" not in sys.orig_argv:  # to whose parent it was said
             print(f"autograder: {here} has a course of its own, and this is the command of {_HOME}", file=sys.stderr)
             if os.path.isfile(os.path.join(here, ".venv", "pyvenv.cfg")):
                 print("Nothing was done. If the course here is yours, give its own command: .venv/bin/autograder. If "

@@ -47,14 +47,17 @@ def test_a_copy_that_was_asked_for_or_is_the_only_one_runs(copy):
 def courses(tmp_path):
     """Last year's course with its environment, and a copy of both, as `cp -r` makes it: its command runs the first."""
     first, second = tmp_path / "课程 2025", tmp_path / "课程 2026"
-    (first / "autograder").mkdir(parents=True)
+    (first / "autograder" / "grading").mkdir(parents=True)
+    (first / "autograder" / "grading" / "child.py").touch()
     shutil.copy(ROOT / "autograder" / "_cwd.py", first / "autograder")
     (first / "autograder" / "__init__.py").write_text("from . import _cwd\n")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", first / ".venv"], check=True)
     next((first / ".venv" / "lib").glob("python3*/site-packages")).joinpath("course.pth").write_text(f"{first}\n")
     script = first / ".venv" / "bin" / "autograder"
     script.write_text(f"#!/bin/sh\n'''exec' \"{first}/.venv/bin/python\" \"$0\" \"$@\"\n' '''\n"
-                      "import autograder\nprint('graded')\n")
+                      "import autograder, subprocess, sys\n"
+                      "subprocess.run([sys.executable, '-P', '-m', 'autograder.grading.child'], check=True)\n"
+                      "print('graded')\n")
     script.chmod(0o755)
     shutil.copytree(first, second, symlinks=True)
     return first, second
