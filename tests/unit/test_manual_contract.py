@@ -15,7 +15,7 @@ from .test_manual_hazards import BUF, SEM, only
 X = jnp.arange(128, dtype=jnp.float32).reshape(16, 8)
 ROWS = pl.BlockSpec((4, 8), lambda i: (i, 0))
 OUTER = dict(grid=(2, 2), in_specs=[pl.BlockSpec((4, 8), lambda k, i: (2 * k + i, 0))],
-             out_specs=[pl.BlockSpec((4, 8), lambda k, i: (i, 0))])
+             out_specs=pl.BlockSpec((4, 8), lambda k, i: (i, 0)))
 
 
 def called(f, *arrays):
@@ -87,7 +87,7 @@ def test_an_input_block_that_is_written():
     def twice(x, o):
         x[...] = x[...] * 2
         o[...] = x[...]
-    how = dict(grid=(4,), in_specs=[ROWS], out_specs=[ROWS])
+    how = dict(grid=(4,), in_specs=[ROWS], out_specs=ROWS)
     plain = only(called(pl.pallas_call(twice, shape(16, 8), **how), X)[0], "written input")
     manual = pl.pallas_call(allocating(twice), shape(16, 8), **how)
     emitted = pl.pallas_call(inside(twice, how), shape(16, 8), in_specs=[HBM], out_specs=HBM)
@@ -187,7 +187,7 @@ def test_a_pipeline_of_no_steps_does_nothing():
 
 def test_what_emit_pipeline_does_not_have_is_refused():
     def call(**options):
-        how = dict(grid=(2,), in_specs=[ROWS], out_specs=[ROWS])
+        how = dict(grid=(2,), in_specs=[ROWS], out_specs=ROWS)
         return pl.pallas_call(inside(copy_block, how | options), shape(8, 8), in_specs=[HBM], out_specs=HBM)(X)
     with pytest.raises(TypeError, match="should_accumulate_out"):
         call(should_accumulate_out=True)
