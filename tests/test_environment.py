@@ -176,6 +176,28 @@ def test_formgrader_is_there_for_instructors_alone(bootstrap, tmp_path, monkeypa
     assert f"--ServerApp.root_dir={ROOT}" in started["words"] and "--port=1" in started["words"]
 
 
+def test_a_second_jupyterlab_on_the_same_folder_is_said_so(bootstrap, tmp_path, monkeypatch, capsys):
+    listed = tmp_path / "bin/python"
+    listed.parent.mkdir()
+    servers = [{"url": f"http://localhost:{port}/", "token": "t", "root_dir": str(root)}
+               for port, root in ((8888, tmp_path / "work"), (8889, tmp_path / "else"))]
+    listed.write_text("#!/bin/sh\ncat <<END\n" + "\n".join(["a warning", *map(json.dumps, servers)]) + "\nEND\n")
+    listed.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bootstrap.os, "execve", lambda *_: None)
+    bootstrap.jupyterlab(tmp_path, tmp_path / "work", [])
+    said = capsys.readouterr().out
+    assert "already, at http://localhost:8888/lab?token=t\n" in said and "8889" not in said
+    listed.write_text("#!/bin/sh\nexit 1\n")
+    bootstrap.jupyterlab(tmp_path, tmp_path / "work", [])
+    assert "already" not in capsys.readouterr().out
+
+
+def test_the_options_that_jupyterlab_is_started_with_exist():
+    from jupyter_client import KernelManager
+    assert "auto" in KernelManager.class_traits(config=True)["transport_encryption"].values
+
+
 def test_a_learners_file_is_never_overwritten(bootstrap, tmp_path):
     source, work = tmp_path / "notebooks", tmp_path / "work"
     for name in ("unit1/a.ipynb", "unit1/b.ipynb", "unit2/图.ipynb"):

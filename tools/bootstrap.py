@@ -291,17 +291,31 @@ def formgrader(venv: Path, arguments: list[str]) -> None:
     jupyterlab(venv, ROOT, arguments, JUPYTER_CONFIG_PATH=os.pathsep.join(config))
 
 
+def running(venv: Path, root: Path) -> list[str]:
+    """The addresses of the JupyterLabs that are open on this folder now; none where that cannot be told."""
+    ask = [venv / "bin/python", "-m", "jupyter_server", "list", "--json"]  # a line of JSON for each
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        listed = subprocess.run(ask, capture_output=True, text=True, env=environment(venv)).stdout.splitlines()
+        servers = [json.loads(line) for line in listed if line.startswith("{")]
+        return [f"{s['url']}lab?token={s['token']}" for s in servers if Path(s["root_dir"]) == root]
+    return []
+
+
 def jupyterlab(venv: Path, root: Path, arguments: list[str], **variables: str) -> None:
     if not os.access(Path.home(), os.W_OK) and "JUPYTER_RUNTIME_DIR" not in os.environ:
         raise Stop(f"JupyterLab keeps its settings in your home folder, and {Path.home()} is not there or cannot be "
                    "written to.\nGive it another:  make HOME=/a/folder/of/yours lab")
-    options = ["--log-level=ERROR", f"--ServerApp.root_dir={root}"]
+    for address in running(venv, root):
+        say(f"JupyterLab is open on this folder already, at {address}\nThis is a second one. They share the files and "
+            "know nothing of each other: do not have one notebook open in both.")
+    # Encrypted, if only because a kernel that is not says so, each time, where the learner reads what matters.
+    options = ["--log-level=ERROR", f"--ServerApp.root_dir={root}", "--KernelManager.transport_encryption=auto"]
     if headless():
         options.append("--no-browser")
         say("No display here: open the address below in a browser.")
     if os.geteuid() == 0:
         options.append("--allow-root")
-    say("Starting JupyterLab; Ctrl-C ends it.")
+    say("Starting JupyterLab; Ctrl-C and then y, within five seconds, ends it.")
     start(venv, ["jupyterlab", *options, *arguments], **variables)
 
 
