@@ -12,6 +12,7 @@ import sys
 
 from rich.console import Console
 
+from . import _interrupt
 from . import _lean as _lean
 from .commands import (
     EXIT_CODES,
@@ -81,6 +82,7 @@ def main(argv: list[str] | None = None) -> int:
     with contextlib.suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, functools.partial(_stop, os.getpid()))
     try:
+        _interrupt.restore()
         return options.run(options, console, errors)
     except (SandboxError, CourseError, BatchError, ResultsError, WriteError) as error:
         errors.print(f"autograder: {error}", markup=False, highlight=False, style="bold", soft_wrap=True)

@@ -4,6 +4,7 @@ with `command()` below, and `run(options, console, errors)`, which returns an ex
 import argparse
 import contextlib
 import os
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -101,7 +102,18 @@ def results_of(options, errors: Console, course: Course, each: bool = True) -> l
 def refuse_missing(options) -> None:
     """Ends with an error of the command line if a PATH does not exist: a slip in its name is no student."""
     if missing := [path for path in options.paths if not os.path.lexists(path)]:
-        options.refuse(f"there is no such file or folder: {', '.join(missing)}")
+        said = f"there is no such file or folder: {', '.join(missing)}. You are in {Path.cwd()}"
+        if (ROOT / missing[0]).exists():
+            said += f". There is one in the course's folder: cd {shlex.quote(str(ROOT))}"
+        elif Path(missing[0]).name == "submitted":
+            said += ". Make it, and put there what was handed in, as <student>/<unit>/<notebook>.ipynb"
+        options.refuse(said)
+
+
+def some(paths: list[Path], folder: Path) -> str:
+    """Some files, named as seen from a folder, and how many more there are."""
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return ", ".join(str(p.relative_to(folder)) for p in paths[:5]) + more
 
 
 def course_of(options) -> Course:

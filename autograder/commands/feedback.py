@@ -2,7 +2,7 @@
 from pathlib import Path
 
 from ..course.release import ROOT
-from . import OK, RESULTS, command, course_of, many, release_options, results_of, results_option, writing
+from . import OK, RESULTS, command, course_of, many, release_options, results_of, results_option, some, writing
 
 FEEDBACK = ROOT / ".nbgrader" / "feedback"
 
@@ -41,7 +41,8 @@ def run(options, console, errors) -> int:
         if revealed < len(written):
             said += f":{' on the others' * bool(revealed)} they tell nothing more than the page"
     if left := older(out, written):
-        said += f"\n{many(len(left), 'older page')} left as {'it is' if len(left) == 1 else 'they are'}"
+        as_before = "it is" if len(left) == 1 else "they are"
+        said += f"\n{many(len(left), 'older page')} left as {as_before}: {some(left, out)}"
     console.print(said, markup=False, highlight=False, soft_wrap=True)
     return OK
 

@@ -24,7 +24,7 @@ from nbformat import NotebookNode
 from pallas_lite.errors import many
 
 from . import online
-from .environment import scripts_on_path
+from .environment import make_private, scripts_on_path
 from .preprocessors import BEGIN, END, HoleError, punch, regions
 from .release import PACKAGE, REPOSITORY
 
@@ -309,6 +309,8 @@ def generate(root: Path, source: Path, release: Path, units: list[str], gradeboo
     if not gradebook:
         config.SaveCells.enabled = False
         config.GenerateAssignment.no_database = True
+    else:
+        make_private(config.CourseDirectory.db_url)
     with scripts_on_path():
         for unit in units:
             course = CourseDirectory(config=config, assignment_id=unit)

@@ -179,7 +179,17 @@ def note(report: Report) -> str:
     found = list(report.warnings)
     found += [f"{n}: {m.message}" for n, m in report.marks.items()
               if m.message and m.verdict in ("wrong", "error", "broken")]
-    return "; ".join(clean(x).replace("\n", " ") for x in found)
+    return in_a_row(clean(x).replace("\n", " ") for x in found)
+
+
+def in_a_row(texts: Iterable[str]) -> str:
+    """Several messages as one line; what ends one of them in the middle is no full stop.
+
+    >>> in_a_row(["n is too high.", "It fails."])
+    'n is too high; It fails.'
+    """
+    *first, last = list(texts) or [""]
+    return "; ".join([*(text.removesuffix(".") for text in first), last])
 
 
 def table(reports: list[Report], width: int = 200) -> Table:

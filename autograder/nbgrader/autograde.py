@@ -87,7 +87,7 @@ class Submissions(NotebookExporter):
             if isinstance(report, Report) and any(_unknown(n, report) and not Path(folder, f"{n.name}.ipynb").exists()
                                                   for n in self.course.notebooks):
                 self.log.error("%s has no marks here: %s. `autograder grade` gives those of the other notebooks",
-                               report.student, "; ".join(report.warnings))
+                               report.student, results.in_a_row(report.warnings))
                 self.parent.assignments[folder] = []
 
     def from_filename(self, filename, resources=None, **kwargs):
@@ -108,7 +108,7 @@ class Submissions(NotebookExporter):
         if isinstance(report, str):
             raise NotGraded(report)
         if report.status == "fault" or not report.marks:
-            raise NotGraded(f"{report.student}: {report.status}: {'; '.join(report.warnings)}")
+            raise NotGraded(f"{report.student}: {report.status}: {results.in_a_row(report.warnings)}")
         return report
 
     def _waiting(self) -> list[Path]:

@@ -21,10 +21,10 @@ from nbgrader.preprocessors import AssignLatePenalties, SaveCells
 from nbgrader.utils import parse_utc
 from traitlets.config import Application
 
-from ..course.environment import environment, scripts_on_path
+from ..course.environment import environment, make_private, scripts_on_path
 from ..course.release import PACKAGE, Course, Notebook
 from ..grading.grade import Mark, Report
-from ..grading.report import per_student
+from ..grading.report import in_a_row, per_student
 from ..grading.transplant import MOST_STAMP, Unreadable, load
 
 Times = dict[tuple[str, str], datetime]  # when a student handed in a unit: UTC, without a time zone, as nbgrader has it
@@ -59,7 +59,7 @@ def write(reports: list[Report], url: str, course: Course, times: Times | None =
                 written.changed += _write(gradebook, report, course, times or {}, late)
             if unknown or not report.marks:
                 some = f", exercises {', '.join(unknown)}" if 0 < len(unknown) < len(report.marks) else ""
-                written.left_out.append(f"{report.student}{some} ({report.status}: {'; '.join(report.warnings)})")
+                written.left_out.append(f"{report.student}{some} ({report.status}: {in_a_row(report.warnings)})")
     for resources in late:  # by nbgrader's own step and the instructor's own rule; it opens the gradebook itself
         AssignLatePenalties(config=config).preprocess(v4.new_notebook(), {"nbgrader": {**resources, "db_url": url}})
     return written
@@ -153,6 +153,7 @@ def opened(url: str) -> Iterator[Gradebook]:
     loud = logging.getLogger("tornado.application")  # nbgrader logs a traceback before it raises
     with scripts_on_path(), _quiet(loud):
         try:
+            make_private(url)
             with Gradebook(url) as gradebook:
                 yield gradebook
         except (sqlalchemy.exc.SQLAlchemyError, InvalidEntry, OSError, ImportError) as error:

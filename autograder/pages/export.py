@@ -15,7 +15,7 @@ from ..commandline import typed
 from ..course.release import Course
 from ..exercise import EXERCISES
 from ..grading.grade import Mark, Report, clean
-from ..grading.report import cell, exercises_of, note
+from ..grading.report import cell, exercises_of, in_a_row, note
 from .feedback import folder_name, said
 
 Files = dict[str, str]  # relative path -> text
@@ -161,7 +161,8 @@ def _why(report: Report) -> str:
     causes = [m.message for m in report.marks.values() if m.points is None] or report.warnings
     do = ("Ask for the file once more, grade it and export again" if report.status == "unreadable" else
           f"That is the grader's own fault: see `{typed('doctor')}`, grade and export again")
-    return f"{'; '.join(clean(c, 200) for c in dict.fromkeys(causes)) or report.status}. {do}"
+    why = in_a_row(clean(c, 200) for c in dict.fromkeys(causes)) or report.status
+    return f"{why.removesuffix('.')}. {do}"
 
 
 def summed(reports: list[Report]) -> list[str]:

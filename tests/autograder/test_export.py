@@ -151,8 +151,14 @@ def test_the_command(course, tmp_path, capsys):
         written = (tmp_path / "out" / file).read_bytes()
         assert main(["export", "--format", name, "--out", str(tmp_path / "out"), *given]) == 0
         assert (tmp_path / "out" / file).read_bytes() == written  # the same each time
-    (tmp_path / "roster.csv").write_text("student,ID\nada,1\n")
+    for name in "efghijk":
+        (tmp_path / "out" / name).mkdir()
+        (tmp_path / "out" / name / "results.json").touch()
     capsys.readouterr()
+    assert main(["export", "--format", "gradescope", "--out", str(tmp_path / "out"), *given]) == 0
+    names = ", ".join(f"{name}/results.json" for name in "efghi")
+    assert f"7 older files left as they are: {names} and 2 more\n" in capsys.readouterr().out
+    (tmp_path / "roster.csv").write_text("student,ID\nada,1\n")
     assert main(["export", "--roster", str(tmp_path / "roster.csv"), "--out", str(tmp_path / "out"), *given]) == 0
     assert "not in the roster" in capsys.readouterr().err
     assert main(["export", "--roster", str(tmp_path / "none.csv"), *given]) == 2

@@ -223,7 +223,7 @@ def test_the_command(course, tmp_path, capsys):
     assert main(["feedback", *given, "--out", str(tmp_path / "pages"), "--reveal"]) == 0
     assert capsys.readouterr().out == (
         f"2 pages in {tmp_path / 'pages'}; none shows hidden trials: they tell nothing more than the page\n"
-        "1 older page left as it is\n")
+        f"1 older page left as it is: ada/{little.UNIT}/feedback.html\n")
 
 
 def test_only_the_courses_own_results_go_where_nbgrader_has_its_feedback(course, tmp_path, monkeypatch):

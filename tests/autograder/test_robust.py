@@ -1,12 +1,20 @@
 """What a student's process may send, and what an instructor's terminal may be: neither breaks the grader."""
 import csv
+import os
+import signal
+import stat
+import subprocess
+import sys
 
 import pytest
 
+from autograder import commands
 from autograder.__main__ import main
+from autograder.course.environment import make_private
+from autograder.course.release import REPOSITORY as ROOT
 from autograder.exercise import load
 from autograder.grading.grade import Mark, Report
-from autograder.grading.report import MOST_ROWS, per_student, table, twice, write
+from autograder.grading.report import MOST_ROWS, in_a_row, note, per_student, table, twice, write
 from autograder.nbgrader import gradebook
 from autograder.pages.export import FORMATS
 from autograder.sandbox.inside import wire
@@ -104,3 +112,49 @@ def test_of_very_many_submissions_the_table_has_those_that_need_a_look_and_says_
     assert next(iter(shown.columns[0].cells)) == "s600" and shown.row_count == MOST_ROWS
     assert shown.caption == "200 more, all graded, are in results.csv"
     assert table(reports[:9], 80).caption is None
+
+
+def test_messages_in_a_row_have_no_full_stop_before_a_semicolon():
+    marks = {"2.1": Mark(0, 2, "wrong", "n is too high."), "2.2": Mark(0, 2, "wrong", "It fails.")}
+    assert note(Report("ann", [], "", marks=marks, warnings=["Odd."])) == "Odd; 2.1: n is too high; 2.2: It fails."
+    assert in_a_row([]) == "" and in_a_row(["One."]) == "One."
+
+
+def test_a_folder_that_is_not_there_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(commands, "ROOT", tmp_path / "the course")
+    (tmp_path / "docs").mkdir()
+    monkeypatch.chdir(tmp_path / "docs")
+
+    def said():
+        for verb in ("grade", "similar"):
+            with pytest.raises(SystemExit, match="2"):
+                main([verb, ".nbgrader/submitted"])
+        return capsys.readouterr().err
+    here = f"there is no such file or folder: .nbgrader/submitted. You are in {tmp_path / 'docs'}. "
+    make = "Make it, and put there what was handed in, as <student>/<unit>/<notebook>.ipynb"
+    assert said().count(here + make) == 2
+    (tmp_path / "the course" / ".nbgrader" / "submitted").mkdir(parents=True)
+    assert said().count(f"{here}There is one in the course's folder: cd '{tmp_path}/the course'\n") == 2
+
+
+def test_a_new_gradebook_is_its_owners_alone(tmp_path):
+    url = f"sqlite:///{tmp_path}/gradebook.db"
+    make_private(url)
+    assert stat.S_IMODE((tmp_path / "gradebook.db").stat().st_mode) == 0o600
+    (tmp_path / "gradebook.db").chmod(0o660)  # several instructors share it
+    with gradebook.opened(url):
+        assert stat.S_IMODE((tmp_path / "gradebook.db").stat().st_mode) == 0o660
+    with gradebook.opened(url.replace("gradebook.db", "other.db")):
+        assert stat.S_IMODE((tmp_path / "other.db").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("command, code, said", [
+    (["-m", "autograder", "doctor"], 3, "autograder: interrupted\n"), (["-m", "autograder.grading.child", "9"], 1, ""),
+    (["-c", "import autograder"], -signal.SIGINT, "KeyboardInterrupt")])
+def test_ctrl_c_while_it_starts_is_a_line_and_no_traceback(tmp_path, command, code, said):
+    """numpy presses the key, as it is imported. A process that grades goes on, to the end of this import."""
+    (tmp_path / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit(1)\n")
+    done = subprocess.run([sys.executable, "-P", *command], capture_output=True, text=True, timeout=60,
+                          env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])})
+    assert done.returncode == code and said in done.stderr, done.stderr
+    assert ("Traceback" in done.stderr) == (command[0] == "-c")
