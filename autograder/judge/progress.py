@@ -45,6 +45,10 @@ def note(number: str) -> None:
         os.replace(fresh.name, file())
 
 
+def chapter(e: Exercise) -> str:
+    return e.number.partition(".")[0]
+
+
 def progress() -> "Progress":
     """What is done and what comes next, by unit and chapter; shows itself as the last line of a cell."""
     # Late: it reads notebooks, and what that takes would add half as much again to the start of every chapter.
@@ -55,8 +59,8 @@ def progress() -> "Progress":
             units[notebook.unit] += [EXERCISES[t.number] for t in notebook.tests.values()]
     except CourseError:  # no release at hand: by chapter
         units = {}
-        for number, found in EXERCISES.items():
-            units.setdefault(f"chapter {number.partition('.')[0]}", []).append(found)
+        for found in EXERCISES.values():
+            units.setdefault(f"chapter {chapter(found)}", []).append(found)
     return Progress(units, done())
 
 
@@ -68,17 +72,27 @@ class Progress:
 
     @property
     def next(self) -> Exercise | None:
-        """The first exercise that is not done."""
-        return next((e for exercises in self.units.values() for e in exercises if e.number not in self.done), None)
+        """The first that is not done, of the last chapter that is begun; else after the last that is done; else of all.
+
+        Each chapter stands alone, and whoever began with a late one does not want to be sent to the first.
+        """
+        every = [e for exercises in self.units.values() for e in exercises]
+        done = [e.number in self.done for e in every]
+        begun = {chapter(e) for e, is_done in zip(every, done, strict=True) if is_done}
+        left = [e for e, is_done in zip(every, done, strict=True) if not is_done]
+        if here := [e for e in left if chapter(e) in begun]:
+            return next(e for e in here if chapter(e) == chapter(here[-1]))
+        later = every[max((i + 1 for i, is_done in enumerate(done) if is_done), default=0):]
+        return next(iter(later or left), None)
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Unit, one sign for each exercise (chapters parted by a blank), and how many of them are done."""
         found = []
         for unit, exercises in self.units.items():
-            signs, chapter = "", ""
+            signs, now = "", ""
             for e in exercises:
-                before, chapter = chapter, e.number.partition(".")[0]
-                signs += (" " if before not in ("", chapter) else "") + "□■"[e.number in self.done]
+                before, now = now, chapter(e)
+                signs += (" " if before not in ("", now) else "") + "□■"[e.number in self.done]
             found.append((unit, signs, f"{sum(e.number in self.done for e in exercises)} of {len(exercises)}"))
         return found
 

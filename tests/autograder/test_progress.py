@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from autograder import check, progress
-from autograder.exercise import load
+from autograder.exercise import Exercise, load
 from autograder.judge import progress as MODULE
 
 
@@ -40,6 +40,16 @@ def test_it_shows_units_signs_and_what_comes_next(state):
     assert all("■" in signs for unit, (signs, _) in rows.items() if unit in ("unit1", "unit2"))
     assert "Next: exercise" in repr(progress()) and progress().next.number not in ("3.1", "5.1")
     assert "■" in progress()._repr_html_() and "<script" not in progress()._repr_html_()
+
+
+@pytest.mark.parametrize("done, following", [
+    ([], "1.1"), (["2.1", "2.3"], "2.2"), (["2.1", "2.2", "2.3"], "3.1"), (["3.1"], "1.1"),
+    (["1.1", "2.1", "2.2", "2.3"], "1.2"), (["1.1", "2.1"], "2.2"), (["1.1", "1.2", "2.1", "2.2", "2.3", "3.1"], None)])
+def test_what_comes_next_is_near_to_what_is_done(done, following):
+    units = {"one": ("1.1", "1.2", "2.1"), "two": ("2.2", "2.3", "3.1")}
+    table = MODULE.Progress({unit: [Exercise(n, "", 1.0, lambda *_: None) for n in numbers]
+                             for unit, numbers in units.items()}, set(done))
+    assert (table.next.number if table.next else None) == following
 
 
 @pytest.mark.parametrize("told", ["", "{", "[]", '{"done": 3}', '{"done": [1, null]}', "\udcff"])
