@@ -82,12 +82,13 @@ def fillings(dtype, is_output: bool, like=()) -> list[np.ndarray]:
     """Four things that memory may have held, each as PERIOD values in turn: what differs in a result is unspecified.
 
     Two ends of what a number may be, NaN, and such values as pass for right in a comparison: 0, 1 and some of the
-    arrays `like`, where those have this dtype.
-    Outputs and all other memory differ, so that an unwritten element is told from garbage that was copied there.
+    arrays `like`, where those have this dtype. Outputs and all other memory differ, so that an unwritten element is
+    told from garbage that was copied there.
     """
     dtype = np.dtype(dtype)
+    ends: tuple[float, float, float]
     if dtype.kind == "b":
-        ends = (True, False, True) if is_output else (False, True, True)
+        ends = (1, 0, 1) if is_output else (0, 1, 1)
     elif jnp.issubdtype(dtype, jnp.integer):  # the ends of the range, so that min, max and single bits tell
         low, high = jnp.iinfo(dtype).min, jnp.iinfo(dtype).max
         ends = (high, low, high) if is_output else (low, high - 1, high)
@@ -96,5 +97,5 @@ def fillings(dtype, is_output: bool, like=()) -> list[np.ndarray]:
         ends = (3.1e4 * scale, -1.7e4 * scale, np.nan) if is_output else (-2.3e4 * scale, 2.9e4 * scale, np.nan)
     rng = np.random.default_rng(0)
     some = [rng.choice(np.asarray(a).ravel(), PERIOD) for a in like if a.dtype == dtype and a.size]
-    usual = [np.array([0, 1], dtype), *zip(*some, strict=True)]  # one value of each array after the other
-    return [*(np.full(PERIOD, value, dtype) for value in ends), np.resize(np.concatenate(usual), PERIOD)]
+    usual = np.concatenate([np.array([0, 1], dtype), np.array(some, dtype).T.ravel()])  # a value of each array in turn
+    return [*(np.full(PERIOD, value, dtype) for value in ends), np.resize(usual, PERIOD)]
