@@ -110,7 +110,7 @@ class OperandInfo:
             n % b for n, b in zip(self.array_shape, self.block_shape, strict=True)))
 
     def show(self, block: tuple[int, ...] | None) -> str:
-        return f"{self.array}[{', '.join(map(str, block))}]" if block is not None else "?"
+        return "?" if block is None else f"{self.array}[{', '.join(map(str, block))}]" if block else self.array
 
     def show_slot(self, slot: int) -> str:
         return f"{self.name}[{slot}]" if self.name != self.array else str(slot)

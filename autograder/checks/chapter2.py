@@ -24,13 +24,15 @@ ENGINES = ("copy_in", "compute", "copy_out")
 def table(plan: dict[str, list[int]]) -> str:
     """A plan as the notebook draws it: a row for each engine, with the blocks that it has in each time slot."""
     slots = 1 + max(map(max, plan.values()))
-    if slots > 24:
-        return f"{slots} time slots"
 
     def blocks(when, slot):
         return "+".join(str(i) for i, t in enumerate(when) if t == slot) or "·"
-    rows = [f"{engine:9}" + "".join(f"{blocks(plan[engine], slot):>4}" for slot in range(slots)) for engine in ENGINES]
-    return "\n".join(["\ntime slot" + "".join(f"{slot:4}" for slot in range(slots)), *rows])
+    rows = [["time slot", *map(str, range(slots))]]
+    rows += [[engine, *(blocks(plan[engine], slot) for slot in range(slots))] for engine in ENGINES]
+    wide = 1 + max(3, *(len(cell) for row in rows for cell in row[1:]))
+    if slots * wide > 96:  # more than a card shows in one line
+        return f"{slots} time slots"
+    return "\n".join(["", *(f"{row[0]:9}" + "".join(f"{cell:>{wide}}" for cell in row[1:]) for row in rows)])
 
 
 @exercise("2.1", "Place the stages", points=2)

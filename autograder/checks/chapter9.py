@@ -16,7 +16,7 @@ from pallas_lite.schedule import OperandInfo
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..judge.handle import Handle, same_array
 from ..judge.predict import Asked, predict
-from .kernels import contract, insist_values, operands_of, own_copies, random_array, run, sizes, the_call
+from .kernels import contract, how_cut, insist_values, operands_of, own_copies, random_array, run, sizes, the_call
 from .naming import insist_names
 
 MiB = 2**20
@@ -73,7 +73,7 @@ def double_buffer(answer: Handle, trial: Trial) -> None:
     for n in trial.pick(visible=(1, 2, 3, 4, 7), hidden=(1, 2, 3, 4, 5, 6, 9, 12)):
         x, case = random_array(trial, (8 * n, 128)), f"x is f32[{8 * n}, 128]: {n} block{'s' * (n > 1)} of 8 rows"
         try:
-            did = run(answer, case, f"x: {n} blocks of 8 rows", x)
+            did = run(answer, case, how_cut("x", x.shape, (8, 128)), x)
         except AnswerFailed as failed:
             if failed.kind == "BlockIndexError":
                 failed.nudge = (f"There {blocks_of(n)}: say when there is no next block to start, or none before to "

@@ -22,6 +22,7 @@ WRONG = {
         ("computing may run with its own copy in", plan([0, 1, 2, 3], [0, 1, 2, 3], [1, 2, 3, 4]), "Within a block"),
         ("a result may leave while it is made", plan([0, 1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4]), "Within a block"),
         ("all blocks come in at once", plan([0, 0, 0, 0], [1, 2, 3, 4], [2, 3, 4, 5]), "one thing at a time"),
+        ("a stage is a time slot", plan([0] * 4, [1] * 4, [2] * 4), "\ncopy_in   0+1+2+3       ·       ·\n"),
         ("all results leave at the end", plan([0, 1, 2, 3], [1, 2, 3, 4], [5, 5, 5, 5]), "one thing at a time"),
         ("a bubble between fill and steady state", plan([0, 1, 2, 3], [2, 3, 4, 5], [3, 4, 5, 6]), "7 time slots"),
         ("slots are counted from one", plan([1, 2, 3, 4], [2, 3, 4, 5], [3, 4, 5, 6]), "one earlier"),

@@ -96,7 +96,8 @@ for line in text[start:].splitlines()[1:7]:
 # %% [markdown]
 # Read it from the bottom up. The DMA copies from a window of x in HBM to one slot in VMEM, and will signal one slot's
 # semaphore. The lines above say which. Nothing else: no block number, no step, no name of an operand. Those
-# exist only in our schedule. And what does a *wait* look like?
+# exist only in our schedule. (The cell found its place by a label, `tpu.trace_start`, that we put there for profilers
+# and readers; the chip copies without it.) And what does a *wait* look like?
 
 # %%
 start = text.index("loop: copy_in_wait(x)")
@@ -323,9 +324,9 @@ check("9.2", double_buffered)
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
 # In the loop: <code>@pl.when(i + 1 &lt; n)</code> over <code>def _(): copy_in(i + 1).start()</code>;
-# <code>copy_in(i).wait()</code>; <code>o_vmem[i % 2] = 3 * x_vmem[i % 2] + 1</code>;
-# <code>copy_out(i).start()</code>; and under <code>@pl.when(i &gt; 0)</code> the wait of
-# <code>copy_out(i - 1)</code>. After it: <code>copy_out(n - 1).wait()</code>.
+# <code>copy_in(i).wait()</code>; the formula, from slot <code>i % 2</code> to slot <code>i % 2</code>;
+# <code>copy_out(i).start()</code>; and under another <code>@pl.when</code> the wait of block i − 1's copy out. For
+# which i is there one? And which copy out has no later step that could wait for it?
 # </details>
 
 # %% [markdown]
@@ -625,7 +626,8 @@ check("9.4", in_tiles)
 # block takes longer to move than its latency of 1 µs. The last block may stick out (<code>pl.cdiv</code>).
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
-# <code>pl.BlockSpec((256, n), lambda i: (i, 0))</code>, and a grid of <code>(pl.cdiv(m, 256),)</code>.
+# <code>pl.BlockSpec((b, n), lambda i: (i, 0))</code>, and a grid of <code>(pl.cdiv(m, b),)</code>. For n = 2500, 2560
+# with the padding, 4 · b · 2560 · 4 bytes must fit 16 MiB; take the power of two below that b.
 # </details>
 
 # %% [markdown]
