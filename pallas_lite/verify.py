@@ -36,7 +36,7 @@ RACES = {"hang", "read before wait", "overwrite in flight", "hbm race", "never w
 # What the walk says: kind, message and mend. `slot`, `block`, `verb`, `way` are those of the event that it is about;
 # with `first_` in front, those of the event that came before it.
 WORDS = {
-    "hang": ("hang", "{verb}({slot}) waits for a copy that nobody started: the program would hang here.",
+    "hang": ("hang", "{verb}({slot}) waits for a copy that is not under way: the program would hang here.",
              "Start a copy on {slot} before this wait, or drop the wait."),
     "reads nothing": ("uninitialised", "the kernel reads {slot}, which no copy has filled.",
                       "Start a copy into {slot} and wait for it first."),

@@ -93,7 +93,8 @@ def utilisation(answer: Handle, trial: Trial) -> None:
         slips = {
             100 * right: "Between 0 and 1, please: 0.75, not 75.",
             n / (n + stages): "Check it with one block and one stage: then the core is always busy.",
-            n / (n + 2): "That holds for three stages. What do more of them change?",
+            n / (n + 2): "That holds for three stages, whose fill and drain take two slots together. How many do they "
+                         f"take with {many(stages, 'stage')}?",
             1 / stages: "That is in turns. Overlapped, the core works on one block while others are copied.",
             1.0: "At both ends the core stands still: during fill, and during drain.",
             n / (n + 2 * (stages - 1)): "Fill and drain together have stages − 1 slots: not so many each.",

@@ -59,7 +59,9 @@ class Result:
         if self.hazards:
             h = self.hazards[0]
             slot = f", slot {h.operand}[{h.slot}]" if h.slot >= 0 else ""
-            found.append(("first wrong step", f"step {h.step}{slot}"))
+            no_step = self.schedule is not None and not self.schedule.steps  # only prologue or epilogue: N = 0
+            found.append(("first wrong step", f"outside the loop, which has no step{slot}" if no_step else
+                          f"step {h.step}{slot}"))
             found.append(("what happens there", h.message))
         found.append(("also printed", self.printed.strip()[:2000]))
         return [(label, text) for label, text in found if text]

@@ -10,8 +10,12 @@ from autograder import personal
 from pallas_lite import compute, copy_in_start, copy_in_wait, copy_out_start, copy_out_wait
 
 
-def loop(ahead=lambda depth: depth - 1, behind=lambda depth: depth, first=True, last=True, slots=len):
-    """A pipeline with one part replaced: how far the fetches run ahead, how far the waits for copies out lag behind."""
+def loop(ahead=lambda depth: depth - 1, behind=lambda depth: depth, first=True, last=True, slots=len, since=0,
+         waited=0, ends=lambda N, late: range(max(0, N - late), N)):
+    """A pipeline with one part replaced: how far the fetches run ahead, how far the waits for copies out lag behind.
+
+    `since`: steps by which the first of these waits is late. `waited`: how far off its slot is. `ends`: the epilogue's.
+    """
     def pipelined(N, A, X, Y, B):
         depth = slots(X)
         far, late = ahead(depth), behind(depth)
@@ -21,13 +25,13 @@ def loop(ahead=lambda depth: depth - 1, behind=lambda depth: depth, first=True, 
             if i + far < N:
                 copy_in_start(A[i + far], X[(i + far) % depth])
             copy_in_wait(X[i % depth])
-            if i >= late > 0:
-                copy_out_wait(Y[(i - late) % depth])
+            if i - since >= late > 0:
+                copy_out_wait(Y[(i - late + waited) % depth])
             compute(X[i % depth], Y[i % depth])
             copy_out_start(Y[i % depth], B[i])
             if not late:
                 copy_out_wait(Y[i % depth])
-        for i in range(max(0, N - late), N if last else 0):
+        for i in ends(N, late) if last else ():
             copy_out_wait(Y[i % depth])
     return pipelined
 
@@ -154,6 +158,10 @@ WRONG = {
         ("waiting later is enough", one_ahead, "order"),
         ("five slots are two", depth_of_two, "slower than pallas_call"),
         ("depth blocks ahead", loop(ahead=lambda depth: depth), "slot"),
+        ("as many copies are left as there are slots", loop(ends=lambda N, late: range(N - late, N)), "fewer blocks"),
+        ("each slot has a copy left", loop(ends=lambda N, late: range(late)), "fewer blocks"),
+        ("the slot of the step before must be free", loop(waited=-1), "waits for Y[1], and the kernel then writes Y[0]"),
+        ("step depth has nothing to wait for", loop(since=1), "From which step on"),
         ("nobody needs to wait in the end", loop(last=False), "each start needs one wait"),
         ("the loop fetches the first blocks, too", loop(first=False), "Which line starts the copy"),
         ("copies out may lag further behind", loop(behind=lambda depth: depth + 1), "copy out"),

@@ -37,7 +37,7 @@ class Simulate:
             if e.verb == RUN:
                 self.run(e)
             elif start < 0:
-                raise PipelineError(f"step {e.step}: {self.schedule.describe(e)} waits for a copy that nobody started: "
+                raise PipelineError(f"step {e.step}: {self.schedule.describe(e)} waits for a copy that is not under way: "
                                     "the program would hang here. Start the copy before this wait, or drop the wait.")
             elif start == number and not self.params.lands_at_once(self.rng):
                 in_flight.add(start)

@@ -679,7 +679,8 @@ call_d = pl.pallas_call(d_kernel, f32(6, 1), grid=(2, 3),
 # ### Exercise 6.7 · Name the fault
 # Say for each what is wrong: `"written input"`, `"revisit"` (an output block is left and comes back), `"no start"` (an
 # accumulator begins with what the slot held), `"unwritten"` (a part of the output is never written), `"tail"` (numbers
-# past the edge get into the result), or `"fine"`.
+# past the edge get into the result), or `"fine"`. Where one fault brings about another, name the cause: what should be
+# mended.
 
 # %% exercise="6.7"
 # faults = {"a": …, "b": …, "c": …, "d": …}, for each kernel one of the six names

@@ -448,9 +448,10 @@ pl.plot_sweep(timelines, ax, xlabel="b, for blocks of b × b",
 plt.show()
 
 # %% [markdown]
-# No: the list above asked for six slots of that size. Read the picture from left to right: a line falls along its
-# dotted latency bound until it meets the dashed bandwidth bound, and there it stays. More slots meet it earlier.
-# Below the dashed line no tuning leads, and the hollow points do not fit.
+# No: the list above asked for six slots of that size. Read the picture from left to right: a line falls with its
+# dotted latency bound until it meets the dashed bandwidth bound, and there it stays. More slots meet it earlier. The
+# line of one slot runs well above its bound: each step waits for its own copy out, too, and no bound counts that (in
+# the account: `wait-out`). Below the dashed line no tuning leads, and the hollow points do not fit.
 #
 # Now Horner's rule from chapter 5: 90 operations for each element, so that core and port are nearly in balance. There
 # is a best size *in the middle* now, since a large block makes a long bubble: at both ends a whole block is moved
@@ -459,7 +460,8 @@ plt.show()
 #
 # ### Exercise 7.5 · Hit the target
 # Find block height, block width and depth for `horner_kernel` on f32[2048, 2048], so that it takes at most **66 µs**
-# (modelled) on a v5e and fits into its 16 MiB. A TPU wants heights in multiples of 8, widths in multiples of 128.
+# (modelled) on a v5e and fits into its 16 MiB. A TPU wants heights in multiples of 8, widths in multiples of 128; here
+# both divide 2048, too, so that no block sticks out.
 
 # %%
 def horner_kernel(x_ref, y_ref, o_ref):

@@ -42,7 +42,7 @@ def test_waiting_on_slot_one_is_right_for_even_n_only():
     assert pl.verify(pl.record(loops.waits_on_slot_one, 4)) == []
     first = pl.verify(pl.record(loops.waits_on_slot_one, 3))[0]
     assert str(first) == (
-        "step 2: copy_out_wait(Y[1]) waits for a copy that nobody started: the program would hang here.\n"
+        "step 2: copy_out_wait(Y[1]) waits for a copy that is not under way: the program would hang here.\n"
         "  Start a copy on Y[1] before this wait, or drop the wait.")
 
 
