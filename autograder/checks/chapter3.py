@@ -5,7 +5,6 @@ Next: ../mutants/chapter3.py, planted wrong answers that these checks must refus
 import contextlib
 import itertools
 import math
-import re
 from collections.abc import Callable, Iterable
 from functools import cache
 
@@ -17,95 +16,11 @@ from pallas_lite.hardware import TOY, Machine
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..judge.handle import Handle, close, same_array
 from .kernels import contract
+from .loop_nudges import first_hazard, loop_error, the_cause
 from .naming import insist_names
 
 FAR = TOY.with_(name="toy with far HBM", alpha=3e-6)
 US = 1e-6
-
-NUDGES = {
-    "read before wait": "A start only hands in the order. The data are there after the wait, so the wait must stand "
-                        "before the compute that reads this slot. And a slot that is being read cannot be filled at "
-                        "the same time.",
-    "uninitialised": "Follow this slot backwards through the table: who filled it before it is used here?",
-    "hbm race": "Two copies touch one block of HBM at the same time. Each block should be copied once.",
-    "revisit": "Each block of B should be written once. Which index does this copy out use?",
-}
-
-
-def first_hazard(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
-    """The nudge for a hazard: what was probably meant."""
-    if hazard.kind == "overwrite in flight":
-        if hazard.operand == "X" and len({e.slot for e in schedule if e.operand == "X"}) == 1:
-            return ("The only slot is still being filled, and a slot takes one block at a time. With depth = 1 there "
-                    "is none next door: a block may leave only after the step has used the one before it.")
-        if hazard.operand == "X":
-            return ("The slot is still being filled with another block. A slot of X takes one block at a time: next "
-                    "door is slot (i + 1) % depth.")
-        return _rewritten(schedule, hazard)
-    if hazard.kind == "never waited" and hazard.operand == "X":
-        return ("Nobody waits for this copy in. Step i needs the wait for its own block, in slot i % depth, before "
-                "the compute that reads it.")
-    if hazard.kind == "never waited":
-        return ("Count starts and waits of this slot: each start needs one wait. After the last step some copies are "
-                "still under way, and only an epilogue can wait for them.")
-    if hazard.kind == "hang" and hazard.operand == "X":
-        return ("This wait is for a copy in that has not been started. Which line starts the copy of the very first "
-                "block, and of this one?")
-    if hazard.kind == "hang":
-        return _waited_in_vain(schedule, hazard, n)
-    return NUDGES[hazard.kind]
-
-
-def _rewritten(schedule: pl.Schedule, hazard: pl.Hazard) -> str:
-    """The kernel writes a slot of Y that is still on its way out: no wait, one of another slot, or one that is late."""
-    start, run = hazard.events
-    sent, step, slot = schedule[start].step, schedule[run].step, f"Y[{hazard.slot}]"
-    waits = [e for e in schedule.events[start:run] if e.verb == "copy_out_wait"]
-    if waits and waits[-1].step == step:
-        return (f"Before the kernel runs in step {step}, your loop waits for Y[{waits[-1].slot}], and the kernel then "
-                f"writes {slot}. Is that the slot whose copy out must be over?")
-    return (f"Step {sent} sent {slot} on its way, and step {step} writes it anew while the copy out still reads it. "
-            "Wait for the older copy before the kernel runs, not after. From which step on must your loop wait?")
-
-
-def _waited_in_vain(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
-    """A wait for a copy out that is not under way: in the epilogue, a second time, for another slot, or too early."""
-    at, slot = hazard.events[-1], f"Y[{hazard.slot}]"
-    before = schedule.events[:at]
-    in_epilogue = not any(e.verb == "run" for e in schedule.events[at:])
-    if not n:
-        return ("With N = 0 there is no step, so no copy out is under way, and the epilogue has none to wait for. How "
-                "many are left after the last step when there are fewer blocks than slots?")
-    sent = {e.slot for e in before if e.verb == "copy_out_start"}
-    waits = sum(e.verb == "copy_out_wait" for e in schedule)
-    if in_epilogue and waits > n and hazard.slot not in sent:
-        return (f"The epilogue waits for {slot}, which no copy has left: with N = {n} there are fewer blocks than slots. "
-                "How many copies out are under way after the last step, and in which slots?")
-    if in_epilogue:
-        return (f"This is the epilogue. With N = {n}, which slot did the last copy out leave from, and is it the "
-                "one that you wait for?")
-    if hazard.slot in sent:
-        return (f"{slot} has been waited for already, and no copy has left it since. Which slot is the kernel about to "
-                "write in this step, and is it the one that you wait for?")
-    if sent:
-        return (f"No copy has left {slot} yet. Which slot is the kernel about to write in this step, and when was a "
-                "copy sent from it? A wait for an older copy needs an if that says from which step on there is one.")
-    return "In the first steps nothing older is under way yet. A wait for an older copy needs an if."
-
-
-def loop_error(failed: AnswerFailed, trial: Trial, n: int, depth: int) -> str:
-    """The nudge for a loop that asked for a block or slot that is not there. Other messages say enough themselves."""
-    if failed.kind != "BlockIndexError":
-        return ""
-    if n == 0:
-        return "With no blocks there is no first copy to start and no last one to wait for: guard both ends."
-    if re.search(r"[AB]\[-?\d+\] does not exist|has no step", failed.message):
-        return "Which blocks and slots are there in this case? Say when the copy should not happen."
-    if depth == 1:
-        where = "Exercise 3.2 has" if trial.number == "3.2" else "With depth = 1 there is"
-        return f"{where} one slot of each: X[0] and Y[0]."
-    return ""
-
 
 @contextlib.contextmanager
 def asking(case: str, trial: Trial, n: int, depth: int):
@@ -139,20 +54,9 @@ def judge_loop(answer: Handle, trial: Trial, cases: Iterable[tuple[int, int]], *
 
 def check_races(schedule, n, case):
     if hazards := pl.verify(schedule):
-        h = _the_cause(hazards)
+        h = the_cause(hazards)
         raise Wrong(f"The loop has a hazard: {h.kind}.", case=case, schedule=schedule, hazard=h,
                     nudge=first_hazard(schedule, h, n))
-
-
-def _the_cause(hazards: list[pl.Hazard]) -> pl.Hazard:
-    """The first hazard; but where Y is written over a copy on its way, that is why a wait is missed or in vain later."""
-    first = hazards[0]
-    clashes = [h for h in hazards if h.kind == "overwrite in flight" and h.operand == first.operand == "Y"]
-    if first.kind == "hang":
-        clashes = [h for h in clashes if h.events[-1] < first.events[-1]]
-    elif first.kind == "never waited":
-        clashes = [h for h in clashes if h.events[0] == first.events[-1]]
-    return [*clashes, first][0]
 
 
 def check_blocks(schedule, n, case, source):

@@ -32,7 +32,7 @@ WRONG = {
     "2.2": [
         ("in turns", lambda n, s: 1 / s, "in turns"),
         ("a bubble for each stage", lambda n, s: n / (n + s), "one block and one stage"),
-        ("there are always three stages", lambda n, s: n / (n + 2), "three stages"),
+        ("there are always three stages", lambda n, s: n / (n + 2), "take with 1 stage?"),
         ("percent", lambda n, s: 100 * n / (n + s - 1), "not 75"),
         ("a pipeline keeps the core busy", lambda n, s: 1.0, "both ends"),
         ("stages − 1 bubbles at each end", lambda n, s: n / (n + 2 * (s - 1)), "not so many each"),

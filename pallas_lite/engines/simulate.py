@@ -37,8 +37,8 @@ class Simulate:
             if e.verb == RUN:
                 self.run(e)
             elif start < 0:
-                raise PipelineError(f"step {e.step}: {self.schedule.describe(e)} waits for a copy that is not under way: "
-                                    "the program would hang here. Start the copy before this wait, or drop the wait.")
+                raise PipelineError(f"step {e.step}: {self.schedule.describe(e)} waits for a copy not under way: "
+                                    "the program would hang here. Start it before this wait, or drop the wait.")
             elif start == number and not self.params.lands_at_once(self.rng):
                 in_flight.add(start)
             elif start == number or start in in_flight:
