@@ -36,6 +36,8 @@ class Handle:
         self.asked |= {op}
         kind, body = self._ask(op, args)
         if kind == "ok":
+            given = body.get("result") if op == "kernel" and isinstance(body, dict) else body
+            self.gave_none = op in ("call", "kernel") and given is None
             return body
         if kind == "not done":
             raise NotDone
@@ -54,9 +56,7 @@ class Handle:
     def call(self, *args: Any) -> Any:
         """What the learner's function returns for this plain data. JAX arrays come back as NumPy arrays."""
         try:
-            given = self.ask("call", *args)
-            self.gave_none = given is None
-            return given
+            return self.ask("call", *args)
         except AnswerFailed as failed:
             if len(case := f"called with {', '.join(map(repr, args))}") <= 120:
                 failed.case = case  # on what it stopped
@@ -310,6 +310,7 @@ def same_array(result: Any, expected: np.ndarray, *, rtol: float = 1e-5, atol: f
     expected = np.asarray(expected)
     if not isinstance(result, np.ndarray) or result.shape != expected.shape:
         got = f"shape {result.shape}" if isinstance(result, np.ndarray) else kind_of(result)
+        nudge = nudge if result is not None else ""  # then there is something better to say: checking.py
         raise Wrong(f"{what} should be an array of shape {expected.shape}.", got=got, case=case, nudge=nudge, **more)
     a, b = result.astype(np.float64), expected.astype(np.float64)
     bad = np.argwhere(~(np.abs(a - b) <= atol + rtol * np.abs(b)))

@@ -178,7 +178,7 @@ WRONG = {
         ("the sum is what counts", without_a_kernel, "no pallas_call"),
         ("a pallas_call has to stand there, the sum is jnp's", beside_a_kernel, "did not make them"),
         ("pallas_call runs the kernel", call_not_called, "nothing has run"),
-        ("what a function computes it returns", result_dropped, "Return what the call gives"),
+        ("what a function computes it returns", result_dropped, "behind its return"),
         ("index maps return element offsets",
          adder(*[lambda i, j: (64 * i, 128 * j)] * 3), "smallest failing case"),
         ("the grid is that of the example, whatever the array",

@@ -36,6 +36,10 @@ def buffered(body, x_slot=lambda i: i % 2, o_slot=lambda i: i % 2, x_sem=lambda 
     return double_buffered
 
 
+def without_return(x):
+    buffered(right)(x)
+
+
 def right(n, copy_in, copy_out, compute):
     copy_in(0).start()
     for i in range(n):
@@ -224,6 +228,7 @@ WRONG = {
         ("pallas_call copies well enough", by_the_pipeline, "leaves the copies to the pipeline"),
         ("one large block is a pipeline", as_one_block, "8 rows each"),
         ("the sum is what counts", lambda x: 3 * x + 1, "no pallas_call"),
+        ("a call is a return", without_return, "behind its return"),
     ],
     "9.3": [
         ("a wait names its copy", NAMES | {"b": "fine"}, "how many are under way"),
