@@ -9,25 +9,37 @@ from pallas_lite.engines.record import record
 from pallas_lite.specs import Operand
 from pallas_lite.verify import RACES, verify
 
-from ..exercise import Trial, Wrong, exercise
-from ..judge.handle import Handle, kind_of
+from ..exercise import AnswerFailed, Trial, Wrong, exercise
+from ..judge.handle import Handle, KernelCall, kind_of
 from ..judge.predict import Asked, predict
-from .kernels import how_cut, insist_blocks, insist_values, random_array, run, the_call
+from .kernels import block_name, how_cut, insist_blocks, insist_values, random_array, run, sizes, the_call
 from .naming import insist_names
 
 NOT_STARTED = ("NaN is what memory held before anybody wrote it. Whatever you combine with it stays NaN: in which "
-               "step does the block start afresh?")
-STARTED_AGAIN = ("Only the last block that passed by is left: the result starts afresh at every step. Which axis of "
-                 "the grid goes through the blocks that belong together? pl.when must ask for that one.")
+               "step does the block start afresh? (o_ref[...] = … writes into the block; o_ref = … only gives the name "
+               "to something else.)")
+STARTED_AGAIN = ("Only the last block that passed by is left. Does each step keep what is in the result already, as += "
+                 "does? If it does, the result starts afresh too often: which axis of the grid goes through the "
+                 "blocks that belong together? pl.when must ask for that one.")
 
 
-def reduced(answer: Handle, case: str, fit: str, arrays, rest, expected, limits, slips, nan=NOT_STARTED, parts=""):
+def reduced(answer: Handle, case: str, fit: str, arrays, rest, expected, limits, slips, homes, nan=NOT_STARTED,
+            parts=""):
     """Runs a reduction and judges it: one call, blocks within `limits` (shape -> largest block), right values.
 
     `expected`: an array for each output. `slips`: for each output, (what a slip would give, what to say of it).
+    `homes`: for each output, the block that a block of x belongs to, as a function of its index.
     `nan`: what to say where NaN, which memory holds at first, got into the result. `parts`: what should be returned.
     """
-    did = run(answer, case, fit, *arrays, *rest)
+    try:
+        did = run(answer, case, fit, *arrays, *rest)
+    except AnswerFailed as failed:
+        if failed.kind == "BlockIndexError" and failed.message.startswith("output"):
+            cut = [how_cut("the result" if len(expected) == 1 else f"result {k}", e.shape, dict(limits)[e.shape])
+                   for k, e in enumerate(expected)]
+            failed.nudge = (f"{'; '.join(cut)}. Blocks of x that belong together share a block of it: which program id "
+                            "still counts there? Where an axis is one block, its index is 0.")
+        raise
     call = the_call(did, arrays, [e.shape for e in expected], case)
     for shape, block in limits:
         insist_blocks(call, block, shape, case)
@@ -36,7 +48,24 @@ def reduced(answer: Handle, case: str, fit: str, arrays, rest, expected, limits,
         raise Wrong(f"Your function should return {parts}.", case=case, got=kind_of(did.result))
     for which in reversed(range(len(expected))):  # a carry comes first, and what is made with it tells more
         known = [(np.full(expected[which].shape, np.nan), nan), *slips[which]]
-        insist_values(call, which, results[which], expected[which], case, slips=known)
+        try:
+            insist_values(call, which, results[which], expected[which], case, slips=known)
+        except Wrong as wrong:
+            wrong.nudge = _astray(call, which, homes[which], limits) or wrong.nudge
+            raise
+
+
+def _astray(call: KernelCall, which: int, home, limits) -> str:
+    """A nudge where a step takes a block of x to a block of an output that it does not belong to."""
+    x, out = call.inputs[0], call.outputs[which]
+    if any(sizes(o) != dict(limits).get(o.shape) for o in (x, out)):
+        return ""
+    for t, (block, into) in enumerate(zip(x.blocks, out.blocks, strict=True)):
+        if home(*block) != into:
+            read, right, taken = block_name(x, block), block_name(out, home(*block)), block_name(out, into)
+            return (f"Step {t} reads {read}, which belongs to {right}, and takes it to {taken}. One of their two index maps is at fault: as they are, do the "
+                    "blocks that belong together meet?")
+    return ""
 
 
 @predict("6.1", "Predict the garbage", points=3,
@@ -88,13 +117,15 @@ def garbage(p) -> list[Asked]:
 
 @exercise("6.2", "Mend the sum", points=2)
 def stack_sum(answer: Handle, trial: Trial) -> None:
-    cases = trial.pick(visible=[((2, 2, 3), (2, 3)), ((3, 2, 6), (2, 3)), ((3, 8, 6), (2, 3))],
-                       hidden=[((2, 4, 4), (4, 4)), ((4, 8, 4), (4, 4)), ((3, 6, 10), (2, 5))])
+    cases = trial.pick(visible=[((3, 2, 3), (2, 3)), ((3, 2, 6), (2, 3)), ((3, 8, 6), (2, 3))],
+                       hidden=[((3, 4, 4), (4, 4)), ((4, 8, 4), (4, 4)), ((3, 6, 10), (2, 5))])
     for shape, (bm, bn) in cases:
         x = random_array(trial, shape)
         reduced(answer, f"x is f32{list(shape)}, bm = {bm}, bn = {bn}", how_cut("x", shape, (1, bm, bn)), [x],
                 [bm, bn], [x.sum(axis=0)], [(shape, (1, bm, bn)), (shape[1:], (bm, bn))],
-                [[(x[-1], STARTED_AGAIN), (x[0], "Only the first picture is there. What do the others do?")]])
+                [[(x[-1], STARTED_AGAIN), (x[0], "Only the first picture is there. What do the others do?"),
+                  (x[1:].sum(axis=0), "The first picture is missing. In the first step, what is done first: adding, or "
+                                      "starting afresh?")]], [lambda i, j, k: (j, k)])
 
 
 @exercise("6.3", "Row sums", points=2)
@@ -105,7 +136,7 @@ def row_sums(answer: Handle, trial: Trial) -> None:
                 [(shape, block), ((shape[0], 1), (block[0], 1))],
                 [[(x[:, -block[1]:].sum(axis=1, keepdims=True),
                    "Only the last block of the row is left. The kernel starts afresh when program_id(1) is 0: which "
-                   "axis of your grid goes along a row?")]])
+                   "axis of your grid goes along a row?")]], [lambda i, j: (i, 0)])
 
 
 def matrices(trial: Trial):
@@ -139,8 +170,9 @@ def column_max(answer: Handle, trial: Trial) -> None:
                    "every other."),
                   (x.sum(axis=0, keepdims=True), "That is the sum of the column."),
                   (x.min(axis=0, keepdims=True), "That is the smallest number of the column."),
-                  (last, STARTED_AGAIN + " And is the old maximum part of the new one?"),
-                  (first, "Only the first block counts. Do the later ones change the result?")]])
+                  (last, STARTED_AGAIN.replace("+=", "jnp.maximum with the old one")),
+                  (first, "Only the first block counts. Do the later ones change the result?")]],
+                [lambda i, j: (0, j)])
 
 
 @exercise("6.5", "A carry", points=3)
@@ -159,7 +191,7 @@ def cumulative(answer: Handle, trial: Trial) -> None:
                  [(alone, "This block starts from 0. What came before it should be in the carry: is it added, and "
                           "does the carry start afresh in the first block of a row only?"),
                   (short, "The carry holds the block before only. It must hold all that came before.")]],
-                parts="two arrays, the totals and the sums")
+                [lambda i, j: (i, 0), lambda i, j: (i, j)], parts="two arrays, the totals and the sums")
 
 
 @exercise("6.6", "A mean with a tail", points=3)
@@ -188,7 +220,7 @@ def row_means(answer: Handle, trial: Trial) -> None:
                    "The last block, which sticks out, has no step. pl.cdiv rounds up."),
                   (by_blocks, "That is the mean of the blocks' means. The last block has fewer numbers, and should "
                               "count for less.")]],
-                nan=tail if n % bn else NOT_STARTED)
+                [lambda i, j: (i, 0)], nan=tail if n % bn else NOT_STARTED)
 
 
 FAULTS = {"a": "written input", "b": "revisit", "c": "unwritten", "d": "tail"}

@@ -22,15 +22,28 @@ def when_first(axis, do):
         pl.when(pl.program_id(axis) == 0)(do)
 
 
+def write_zeros(ref):
+    ref[...] = jnp.zeros_like(ref)
+
+
+def name_zeros(ref):
+    ref = jnp.zeros_like(ref)  # noqa: F841
+
+
 def stack(start=2, pictures="inside", of_x=lambda j, k, i: (i, j, k), of_o=lambda j, k, i: (j, k), keep=True,
-          block=lambda bm, bn: (bm, bn), picture=None):
+          block=lambda bm, bn: (bm, bn), picture=None, zeros=write_zeros, order=("start", "add")):
     """The sum of a stack with one part replaced."""
     def stack_sum(x, bm, bn):
         r, m, n = x.shape
 
         def kernel(x_ref, o_ref):
-            when_first(start, lambda: o_ref.__setitem__(..., jnp.zeros_like(o_ref)))
-            o_ref[...] = x_ref[...] + (o_ref[...] if keep else 0)
+            def add():
+                o_ref[...] = x_ref[...] + (o_ref[...] if keep else 0)
+
+            def begin():
+                when_first(start, lambda: zeros(o_ref))
+            for part in order:
+                {"start": begin, "add": add}[part]()
         bm, bn = block(bm, bn)
         grid = (m // bm, n // bn, r) if pictures == "inside" else (r, m // bm, n // bn)
         return pl.pallas_call(kernel, f32(m, n), grid=grid, in_specs=[pl.BlockSpec((picture, bm, bn), of_x)],
@@ -186,8 +199,10 @@ WRONG = {
         ("the start is all that was wrong", stack(start=0, **OUTSIDE), "innermost"),
         ("the first axis is the one to ask", stack(start=0), "Which axis"),
         ("the second axis is the one to ask", stack(start=1), "Which axis"),
-        ("start at every step", stack(start="always"), "starts afresh at every step"),
-        ("each step writes its picture", stack(keep=False), "starts afresh at every step"),
+        ("start at every step", stack(start="always"), "starts afresh too often"),
+        ("what was added before the start is kept", stack(order=("add", "start")), "what is done first"),
+        ("a new name for the block starts it", stack(zeros=name_zeros), "only gives the name"),
+        ("each step writes its picture", stack(keep=False), "as += does"),
         ("the grid moves, the maps stay", stack(of_x=lambda i, j, k: (i, j, k)), "smallest failing case"),
         ("without a grid it works", sum_of_whole_pictures, "larger than the task allows"),
         ("all pictures at once", stack_at_once, "larger than the task allows"),
@@ -196,8 +211,8 @@ WRONG = {
     ],
     "6.3": [
         ("the inner axis goes down", rows(lambda p, q: (q, p), lambda j, i: (i, j), lambda j, i: (i, 0)), "innermost"),
-        ("the result has a block for each block of x", rows(of_o=lambda i, j: (i, j)), "out of range"),
-        ("the result's block follows j", rows(of_o=lambda i, j: (j, 0)), "smallest failing case"),
+        ("the result has a block for each block of x", rows(of_o=lambda i, j: (i, j)), "one block, its index is 0"),
+        ("the result's block follows j", rows(of_o=lambda i, j: (j, 0)), "which belongs to o[0, 0]"),
         ("one block of the result for all", rows(column=lambda bm, m: (m, 1), of_o=lambda i, j: (0, 0)), "shape"),
         ("a whole row at once", rows(lambda p, q: (p, 1), tile=lambda bm, bn, m, n: (bm, n)),
          "larger than the task allows"),
