@@ -63,8 +63,8 @@ def _astray(call: KernelCall, which: int, home, limits) -> str:
     for t, (block, into) in enumerate(zip(x.blocks, out.blocks, strict=True)):
         if home(*block) != into:
             read, right, taken = block_name(x, block), block_name(out, home(*block)), block_name(out, into)
-            return (f"Step {t} reads {read}, which belongs to {right}, and takes it to {taken}. One of their two index maps is at fault: as they are, do the "
-                    "blocks that belong together meet?")
+            return (f"Step {t} reads {read}, which belongs to {right}, and takes it to {taken}. One of their two index "
+                    "maps is at fault: as they are, do the blocks that belong together meet?")
     return ""
 
 

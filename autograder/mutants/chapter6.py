@@ -1,6 +1,7 @@
 """Planted answers of chapter 6: wrong ones, each with its misconception and a word of the message it gets; right ones.
 
-`WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/.
+`WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/. The rest is in
+chapter6_aliasing.py.
 """
 import jax
 import jax.numpy as jnp
@@ -180,13 +181,6 @@ def padded_outside(x, bm, bn):
     return rows()(wide, bm, bn) / n
 
 
-def safe(race):
-    """Safe if no pair of steps (s reads a block that t writes) races."""
-    def aliasing_is_safe(reads, writes):
-        return not any(r == w and race(s, t) for s, r in enumerate(reads) for t, w in enumerate(writes))
-    return aliasing_is_safe
-
-
 def names(**changed):
     return {"a": "written input", "b": "revisit", "c": "unwritten", "d": "tail", **changed}
 
@@ -276,20 +270,6 @@ WRONG = {
         ("true or false", {**names(), "a": True}, "True is none of"),
         ("three answers for four kernels", {k: v for k, v in names().items() if k != "d"}, "no name yet"),
     ],
-    "6.8": [
-        ("sharing is always safe", lambda reads, writes: True, "you call it safe"),
-        ("sharing is never safe", lambda reads, writes: False, "you call it unsafe"),
-        ("a step may not touch a block that it writes", safe(lambda s, t: s == t), "copy in is over before"),
-        ("only the next step is in danger", safe(lambda s, t: s == t + 1), "you call it safe"),
-        ("every later step is in danger", safe(lambda s, t: s > t), "the copy out is over"),
-        ("reading ahead races", safe(lambda s, t: t < s < t + 3 or s < t), "copy in is over before the copy out"),
-        ("three steps after is too near", safe(lambda s, t: t < s < t + 4), "the copy out is over"),
-        ("different blocks are safe, the same ones are not", lambda reads, writes: not set(reads) & set(writes),
-         "you call it unsafe"),
-        ("the distance of the blocks decides",
-         lambda reads, writes: not any(w - r in (1, 2) for r, w in zip(reads, writes, strict=True)), "you call it"),
-        ("a number will do", lambda reads, writes: 1, "True or False"),
-    ],
 }
 
 
@@ -371,24 +351,6 @@ def mean_at_the_end(x, bm, bn):
                           out_specs=pl.BlockSpec((bm, 1), lambda i, j: (i, 0)))(x)
 
 
-def safe_by_the_tool(reads, writes):
-    """Asks the package."""
-    r, w = jnp.array(reads), jnp.array(writes)
-    n = max(*reads, *writes) + 1
-
-    def pick(table):
-        return lambda t: (sum(jnp.where(t == i, b, 0) for i, b in enumerate(table.tolist())),)
-    call = pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...]), f32(n), grid=len(reads),
-                          in_specs=[pl.BlockSpec((1,), pick(r))], out_specs=pl.BlockSpec((1,), pick(w)),
-                          input_output_aliases={0: 0})
-    return not any("race" in h.kind for h in call.trace(f32(n)).hazards)
-
-
-def safe_by_a_dict(reads, writes):
-    written = {block: t for t, block in enumerate(writes)}
-    return np.bool_(all(written.get(block, s) not in (s - 1, s - 2) for s, block in enumerate(reads)))
-
-
 p = personal("6.1")
 A0 = p.g + p.c * len(range(0, (p.r - 1) * p.n + 1, 3))
 A1 = p.g + p.c * (-(-p.r * p.n // 3))
@@ -404,5 +366,4 @@ RIGHT = {
     "6.5": [("a product with a triangle", carry_of_blocks)],
     "6.6": [("divides at the end", mean_at_the_end)],
     "6.7": [("in other words of the same", {k.upper(): f" {v.title()} " for k, v in names().items()})],
-    "6.8": [("asks the package", safe_by_the_tool), ("by a dict", safe_by_a_dict)],
 }
