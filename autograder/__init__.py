@@ -17,8 +17,8 @@ doctor.py looks into all of them, commands/ has the verbs of `autograder --help`
 commandline.py writes into messages as they can be typed. nbgrader_config.py, labconfig/ and instructor/ are settings,
 which Jupyter looks for in this folder.
 """
-from . import _interrupt as _interrupt  # isort: skip
-from . import _cwd as _cwd  # before anything else is imported
+from . import _cwd as _cwd  # before anything else is imported, the signal module too
+from . import _interrupt as _interrupt
 from .exercise import EXERCISES as EXERCISES
 from .exercise import Exercise as Exercise
 from .exercise import Trial as Trial

@@ -1,6 +1,6 @@
 """_interrupt: Ctrl-C while a program of ours still imports, a second or two, ends it in a line, not in a traceback.
 
-Imported before all else. Next: __main__.py, which takes Ctrl-C in hand from there, and grading/child.py.
+Imported before all else but _cwd.py. Next: __main__.py, which takes Ctrl-C in hand from there, and grading/child.py.
 """
 import os
 import signal
