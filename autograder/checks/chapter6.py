@@ -24,12 +24,13 @@ STARTED_AGAIN = ("Only the last block that passed by is left. Does each step kee
 
 
 def reduced(answer: Handle, case: str, fit: str, arrays, rest, expected, limits, slips, homes, nan=NOT_STARTED,
-            parts=""):
+            parts="", folds=()):
     """Runs a reduction and judges it: one call, blocks within `limits` (shape -> largest block), right values.
 
     `expected`: an array for each output. `slips`: for each output, (what a slip would give, what to say of it).
     `homes`: for each output, the block that a block of x belongs to, as a function of its index.
     `nan`: what to say where NaN, which memory holds at first, got into the result. `parts`: what should be returned.
+    `folds`: for each output, what its block should hold when these blocks of x have passed by, in this order.
     """
     try:
         did = run(answer, case, fit, *arrays, *rest)
@@ -48,11 +49,22 @@ def reduced(answer: Handle, case: str, fit: str, arrays, rest, expected, limits,
         raise Wrong(f"Your function should return {parts}.", case=case, got=kind_of(did.result))
     for which in reversed(range(len(expected))):  # a carry comes first, and what is made with it tells more
         known = [(np.full(expected[which].shape, np.nan), nan), *slips[which]]
+        fold = folds[which] if folds else None
         try:
-            insist_values(call, which, results[which], expected[which], case, slips=known)
+            insist_values(call, which, results[which], expected[which], case, slips=known,
+                          so_far=_passed(call, arrays[0], fold) if fold else None)
         except Wrong as wrong:
             wrong.nudge = _astray(call, which, homes[which], limits) or wrong.nudge
             raise
+
+
+def _passed(call: KernelCall, x: np.ndarray, fold):
+    """What a block of the output should hold after some steps: `fold` of the blocks of x that they read."""
+    def so_far(steps):
+        blocks = [call.inputs[0].blocks[t] for t in steps]
+        shape = sizes(call.inputs[0])
+        return fold([x[tuple(slice(i * n, (i + 1) * n) for i, n in zip(b, shape, strict=True))] for b in blocks])
+    return so_far
 
 
 def _astray(call: KernelCall, which: int, home, limits) -> str:
@@ -125,7 +137,8 @@ def stack_sum(answer: Handle, trial: Trial) -> None:
                 [bm, bn], [x.sum(axis=0)], [(shape, (1, bm, bn)), (shape[1:], (bm, bn))],
                 [[(x[-1], STARTED_AGAIN), (x[0], "Only the first picture is there. What do the others do?"),
                   (x[1:].sum(axis=0), "The first picture is missing. In the first step, what is done first: adding, or "
-                                      "starting afresh?")]], [lambda i, j, k: (j, k)])
+                                      "starting afresh?")]], [lambda i, j, k: (j, k)],
+                folds=[lambda blocks: sum(blocks)[0]])
 
 
 @exercise("6.3", "Row sums", points=2)
@@ -136,7 +149,11 @@ def row_sums(answer: Handle, trial: Trial) -> None:
                 [(shape, block), ((shape[0], 1), (block[0], 1))],
                 [[(x[:, -block[1]:].sum(axis=1, keepdims=True),
                    "Only the last block of the row is left. The kernel starts afresh when program_id(1) is 0: which "
-                   "axis of your grid goes along a row?")]], [lambda i, j: (i, 0)])
+                   "axis of your grid goes along a row?")]], [lambda i, j: (i, 0)], folds=[row_total])
+
+
+def row_total(blocks: list[np.ndarray]) -> np.ndarray:
+    return sum(block.sum(axis=1, keepdims=True) for block in blocks)
 
 
 def matrices(trial: Trial):
@@ -172,7 +189,8 @@ def column_max(answer: Handle, trial: Trial) -> None:
                   (x.min(axis=0, keepdims=True), "That is the smallest number of the column."),
                   (last, STARTED_AGAIN.replace("+=", "jnp.maximum with the old one")),
                   (first, "Only the first block counts. Do the later ones change the result?")]],
-                [lambda i, j: (0, j)])
+                [lambda i, j: (0, j)],
+                folds=[lambda blocks: np.max([block.max(axis=0, keepdims=True) for block in blocks], axis=0)])
 
 
 @exercise("6.5", "A carry", points=3)
@@ -191,7 +209,8 @@ def cumulative(answer: Handle, trial: Trial) -> None:
                  [(alone, "This block starts from 0. What came before it should be in the carry: is it added, and "
                           "does the carry start afresh in the first block of a row only?"),
                   (short, "The carry holds the block before only. It must hold all that came before.")]],
-                [lambda i, j: (i, 0), lambda i, j: (i, j)], parts="two arrays, the totals and the sums")
+                [lambda i, j: (i, 0), lambda i, j: (i, j)], parts="two arrays, the totals and the sums",
+                folds=[row_total, None])
 
 
 @exercise("6.6", "A mean with a tail", points=3)

@@ -122,13 +122,15 @@ def insist_blocks(call: KernelCall, block, shape, case: str) -> None:
 
 
 def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, case: str, slips=(),
-                  sources: Callable[[tuple[int, ...]], Sequence[tuple[int, ...]]] | None = None) -> None:
+                  sources: Callable[[tuple[int, ...]], Sequence[tuple[int, ...]]] | None = None,
+                  so_far: Callable[[Sequence[int]], np.ndarray] | None = None) -> None:
     """The values of an output are right; else says which step left the first wrong block, and what it made it from.
 
     `slips`: (the output that a known slip gives, what to say of it); the first that the wrong cell agrees with counts.
     Where a slip leaves its mark on any result, that is a function: result -> where it shows (NaN elsewhere).
     `sources`: the block of each input that belongs to a block of the output. Without it, an input as large as the
     output goes block by block with it, if there is one output.
+    `so_far`: what a block of the output should hold once these steps of its visit are done.
     """
     out = call.outputs[which]
     block_shape, schedule = sizes(out), schedule_of(call)
@@ -163,9 +165,14 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
                              for x in call.inputs)
     hazard = None
     if schedule is not None:
-        number = next(i for i, e in enumerate(schedule) if e.verb == "run" and e.step == step)
+        ran = {e.step: i for i, e in enumerate(schedule) if e.verb == "run"}
         made = f"the kernel makes {block_name(out, block)} from {made_from}"
-        hazard = Hazard("wrong block", made, "", out.name, step, slot, (number,))
+        first, events = step, tuple(dict.fromkeys((ran[step], ran[end])))
+        if so_far and (wrong := _first_wrong(call, which, range(step, end + 1), so_far)):
+            first, holds, should = wrong
+            made = f"after this step {block_name(out, block)} holds {holds:.6g} where it should hold {should:.6g}"
+            events = (ran[first],)
+        hazard = Hazard("wrong block", made, "", out.name, first, slot, events)
     belong = sources(block) if sources else [
         block if len(call.outputs) == 1 and x.shape == out.shape else x.blocks[step] for x in call.inputs]
     odd = [(x, b) for x, b in zip(call.inputs, belong, strict=True) if x.blocks[step] != b]
@@ -176,9 +183,27 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
     for wrong, says in reversed(slips):  # the first that agrees is the one that stays
         known = wrong(result) if callable(wrong) else wrong
         nudge = says if np.isclose(result[at], known[at], 1e-5, 1e-5, equal_nan=True) else nudge
-    raise Wrong(f"{steps} leave{s} a wrong block {block_name(out, block)}, by slot {out.name}[{slot}].", case=case,
+    raise Wrong(f"{steps} leave{s} a wrong block {block_name(out, block)}, by slot {slot} of {out.name}.", case=case,
                 got=_at(out, at, result), expected=f"{expected[at]:.6g}", schedule=schedule,
                 hazard=hazard, nudge=nudge)
+
+
+def _first_wrong(call: KernelCall, which: int, steps: range, so_far) -> tuple[int, float, float] | None:
+    """The step of a visit from which on its block is wrong, what a cell of it holds then, and what it should hold."""
+    found = None
+    for t in reversed(steps if len(call.left_by) == call.steps else ()):
+        try:
+            should, holds = so_far(range(steps[0], t + 1)), call.left_by[t][which].astype(np.float64)
+        except ValueError:  # the blocks of the visit are of several sizes
+            return None
+        if holds.size != should.size:
+            return None
+        holds = holds.reshape(should.shape)
+        bad = np.argwhere(~np.isclose(holds, should, rtol=1e-5, atol=1e-5))
+        if not len(bad):
+            break
+        found = t, float(holds[tuple(bad[0])]), float(should[tuple(bad[0])])
+    return found
 
 
 def _at(out: KernelOperand, at: tuple[int, ...], result: np.ndarray) -> str:

@@ -89,8 +89,11 @@ class Handle:
                 data = self.ask("kernel", *arrays)
                 return KernelRun(data["result"], tuple(map(KernelCall.from_plain, data["calls"])), _count(data["made"]))
             calls, made = tuple(map(KernelCall.from_plain, plan["calls"])), _count(plan["made"])
-        results = replay(plan["calls"], calls, arrays, lambda *step: self.ask("body", *step))
-        calls = tuple(dataclasses.replace(c, results=r, replayed=bool(r)) for c, r in zip(calls, results, strict=True))
+        left_by: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
+        results = replay(plan["calls"], calls, arrays, lambda *step: self.ask("body", *step), left_by)
+        calls = tuple(dataclasses.replace(c, results=r, replayed=bool(r), left_by=tuple(
+            left_by[k, t] for t in range(c.steps) if (k, t) in left_by))
+            for k, (c, r) in enumerate(zip(calls, results, strict=True)))
         with _reading_calls():
             # Where something was made of the arrays before the call, only a run on the real ones tells what came of it.
             as_they_came = all(source[0] != "value" for c in plan["calls"] for source in c["takes"])
@@ -206,6 +209,7 @@ class KernelCall:
     hazards: tuple[str, ...] = ()
     results: tuple[np.ndarray, ...] = ()  # its outputs, where they are known
     replayed: bool = False  # were they made on this side, from the blocks that the call asked for?
+    left_by: tuple[tuple[np.ndarray, ...], ...] = ()  # what each step left in its blocks of the outputs, if known
 
     @property
     def steps(self) -> int:

@@ -20,6 +20,7 @@ from ..sandbox.inside import wire
 MOST_STEPS = 5000  # of all calls of one function
 MOST_VISITS = 20_000  # of operands by steps, of all calls: each is some rows of a schedule
 MOST_SLOTS = 1000  # of all operands of a call: each is an array
+MOST_LOOKED_INTO = 64  # steps of a call: of so many, what each leaves in its outputs is kept for a message
 MOST_BYTES = 256 * 2**20  # of one call's arrays, slots and scratch
 
 
@@ -30,23 +31,30 @@ def decoys(arrays) -> list[Any]:
             for a in arrays]
 
 
-def replay(told: list[dict], calls: tuple, arrays: tuple, ask) -> list[tuple[np.ndarray, ...]]:
-    """The outputs of each call; none where what was told cannot be followed. `ask(call, step, values)` runs a step."""
+def replay(told: list[dict], calls: tuple, arrays: tuple, ask, left_by: dict | None = None
+           ) -> list[tuple[np.ndarray, ...]]:
+    """The outputs of each call; none where what was told cannot be followed. `ask(call, step, values)` runs a step.
+
+    `left_by`, if given, gets what each step of a short call leaves in its blocks of the outputs: by (call, step).
+    """
     made: list[tuple[np.ndarray, ...]] = []
     left, visits = MOST_STEPS, MOST_VISITS
     for k, (data, call) in enumerate(zip(told, calls, strict=True)):
         left -= call.steps
         visits -= call.steps * len(call.inputs + call.outputs)
         try:
-            made.append(_one(data, call, arrays, made, lambda *step, k=k: ask(k, *step)) if min(left, visits) >= 0 else
-                        ())
+            if min(left, visits) < 0:
+                made.append(())
+                continue
+            keep = left_by if call.steps <= MOST_LOOKED_INTO else None
+            made.append(_one(data, call, arrays, made, lambda *step, k=k: ask(k, *step), k, keep))
         except (PallasLiteError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError,
                 wire.NotPlain):  # the last: no message can hold its refs
             made.append(())
     return made
 
 
-def _one(data, call, arrays, made, ask):
+def _one(data, call, arrays, made, ask, k, keep):
     operands = _operands(data, call)
     inputs = [x for x in operands if not x.is_output]
     values = {x.array: _given(source, x, arrays, made) for x, source in zip(inputs, data["takes"], strict=True)}
@@ -65,6 +73,8 @@ def _one(data, call, arrays, made, ask):
             if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (new[i].shape, new[i].dtype):
                 raise ValueError("no block")
             new[i] = value
+        if keep is not None:
+            keep[k, step] = tuple(np.array(v) for v in new[len(inputs):len(operands)])
         return new
     done = simulate(record(call.steps, operands), operands, values, body, extras=extras)
     return tuple(done[x.array] for x in operands if x.is_output)

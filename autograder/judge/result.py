@@ -58,13 +58,26 @@ class Result:
                  ("got", self.got), ("expected", self.expected)]
         if self.hazards:
             h = self.hazards[0]
-            slot = f", slot {h.operand}[{h.slot}]" if h.slot >= 0 else ""
-            no_step = self.schedule is not None and not self.schedule.steps  # only prologue or epilogue: N = 0
-            found.append(("first wrong step", f"outside the loop, which has no step{slot}" if no_step else
-                          f"step {h.step}{slot}"))
+            found.append(("first wrong step", self._step_of(h) + self._slot_of(h)))
             found.append(("what happens there", h.message))
         found.append(("also printed", self.printed.strip()[:2000]))
         return [(label, text) for label, text in found if text]
+
+    def _step_of(self, h) -> str:
+        if self.schedule is not None and not self.schedule.steps:  # only prologue or epilogue: N = 0
+            return "outside the loop, which has no step"
+        if h.kind == "wrong block" and len(h.events) == 2:  # which step of a visit it is cannot be told
+            return "among steps " + " to ".join(str(self.schedule[number].step) for number in h.events)
+        return f"step {h.step}"
+
+    def _slot_of(self, h) -> str:
+        if h.slot < 0:
+            return ""
+        operands = () if self.schedule is None else self.schedule.operands
+        names = {x.name for x in operands}
+        # In a pallas_call x[0] is a block. A hand-written loop has other names for its arrays: there X[0] is a slot.
+        blocks = any(x.name == h.operand and x.array in names for x in operands)
+        return f", slot {h.slot} of {h.operand}" if blocks else f", slot {h.operand}[{h.slot}]"
 
     def table(self) -> str:
         """The schedule as text, its bad rows marked."""

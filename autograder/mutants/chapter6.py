@@ -1,7 +1,7 @@
 """Planted answers of chapter 6: wrong ones, each with its misconception and a word of the message it gets; right ones.
 
-`WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/. The rest is in
-chapter6_aliasing.py.
+`WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/.
+Those of 6.8 are in chapter6_aliasing.py.
 """
 import jax
 import jax.numpy as jnp
@@ -192,7 +192,7 @@ WRONG = {
         ("the broken sum as it was", stack(start=None, **OUTSIDE), "what memory held"),
         ("the start is all that was wrong", stack(start=0, **OUTSIDE), "innermost"),
         ("the first axis is the one to ask", stack(start=0), "Which axis"),
-        ("the second axis is the one to ask", stack(start=1), "Which axis"),
+        ("the second axis is the one to ask", stack(start=1), "first wrong step: step 1, slot 0 of o"),
         ("start at every step", stack(start="always"), "starts afresh too often"),
         ("what was added before the start is kept", stack(order=("add", "start")), "what is done first"),
         ("a new name for the block starts it", stack(zeros=name_zeros), "only gives the name"),
@@ -235,7 +235,8 @@ WRONG = {
          "all"),
         ("the carry starts as zero by itself", carried(start=None), "what memory held"),
         ("the carry starts at the first row only", carried(start=0), "smallest failing case"),
-        ("the carry is added twice", carried(after=lambda carry, x, sums: carry + sums[:, -1:]), "look at the kernel"),
+        ("the carry is added twice", carried(after=lambda carry, x, sums: carry + sums[:, -1:]),
+         "first wrong step: step 1, slot 0 of carry"),
         ("the carry is the largest so far", carried(after=lambda carry, x, sums: sums.max(axis=1, keepdims=True)),
          "look at the kernel"),
         ("the axis of the rows inside", carried(grid=lambda p, q: (q, p), of_x=lambda j, i: (i, j),
