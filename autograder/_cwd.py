@@ -34,7 +34,8 @@ def _leave(here: str) -> None:
     named = [os.path.realpath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(p)]
     if here in named:
         return  # asked for by its name
-    if os.path.realpath(_HOME) not in named and (copy := _copied()):
+    other = _installed(here) if os.path.realpath(_HOME) == here else ""
+    if not other and os.path.realpath(_HOME) not in named and (copy := _copied()):
         print(f"autograder: the environment of {copy} was copied, and still runs the course in {_HOME}. Nothing was "
               f"done.\nThis makes it anew, for the copy:  make -C {shlex.quote(copy)} build\nThen give the same "
               "command again.", file=sys.stderr)
@@ -47,7 +48,7 @@ def _leave(here: str) -> None:
                       "a student handed it in, leave this folder first.", file=sys.stderr)
                 sys.exit(3)
         sys.path[:] = [p for p in sys.path if os.path.realpath(p) != here]
-    elif other := _installed(here):
+    elif other:
         print(f"autograder: this folder, {here}, has an autograder of its own, and that is not the one that is "
               f"installed, in {other}. Nothing was done.\nA student may have handed it in: the command `autograder` "
               "(or python -P -m autograder) runs the installed one. If this one is meant: PYTHONPATH="
