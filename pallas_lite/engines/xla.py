@@ -107,12 +107,15 @@ def run(operands, extras, body, grid, inputs, held, every_visit, traced):
         return blocks, new[len(operands):], past_end
     many = jax.vmap(partial(one, through_refs=False), (None, dims, None), (dims, None, None)) if n > 1 else one
 
-    def empty(i, shape=()):
+    def empty(i, shape=()):  # in HBM: one value everywhere, which costs no time
+        return jnp.full(shape, jnp.ravel(held[i])[0], body.avals[i][2])
+
+    def in_sram(i, shape):
         return jnp.resize(jnp.asarray(held[i], body.avals[i][2]), shape)
 
     hbm, lows = homes(operands, inputs, empty)
-    fresh = [empty(i, x.block_shape) for i, x in enumerate(operands)]
-    slots = [empty(i, (x.depth, *x.block_shape)) if keep else None
+    fresh = [in_sram(i, x.block_shape) for i, x in enumerate(operands)]
+    slots = [in_sram(i, (x.depth, *x.block_shape)) if keep else None
              for i, (x, keep) in enumerate(zip(operands, keeps, strict=True))]
 
     def step(t, carry):
@@ -138,7 +141,7 @@ def run(operands, extras, body, grid, inputs, held, every_visit, traced):
                 hbm[x.array] = lax.dynamic_update_slice(hbm[x.array], value, starts + lows[x.array])
         return hbm, slots, kept, jnp.where((bad == steps) & jnp.asarray(past_end, bool), jnp.asarray(first)[t], bad)
 
-    kept = [empty(i, e.shape) if isinstance(e, Scratch) else jnp.asarray(e)
+    kept = [in_sram(i, e.shape) if isinstance(e, Scratch) else jnp.asarray(e)
             for i, e in enumerate(extras, len(operands))]
     hbm, *_, bad = lax.fori_loop(0, len(ids), step, (hbm, slots, kept, jnp.full(len(body.avals), steps, jnp.int32)))
     return {x.array: lax.dynamic_slice(hbm[x.array], lows[x.array], x.shape) for x in operands if x.is_output}, bad

@@ -77,7 +77,7 @@ def a_block_that_some_steps_do_not_write(pl, pltpu):
     return pl.pallas_call(kernel, shape(8), grid=(4,), in_specs=[block], out_specs=block), (normal(8),)
 
 
-@case(expected=lambda x: np.ma.array([*x[:4], 0, 0], mask=[0] * 4 + [1] * 2), hazard=r"no step visits 1 of its 3 blocks")
+@case(expected=lambda x: np.ma.array([*x[:4], 0, 0], mask=[0] * 4 + [1] * 2), hazard="no step visits 1 of its 3")
 def a_block_that_no_step_visits(pl, pltpu):
     block = pl.BlockSpec((2,), lambda i: (i,))
     return pl.pallas_call(copy, shape(6), grid=(2,), in_specs=[block], out_specs=block), (normal(6),)
