@@ -187,4 +187,4 @@ def test_the_command_names_what_is_nobodys_and_ends_with_2(tmp_path, course, cap
     assert main(["grade", str(tmp_path / "class"), *given]) == 2
     told = capsys.readouterr()
     assert "! bob_1_2_x.ipynb is named as Canvas names downloads, and counts as a student of its own." in told.err
-    assert TURNED.format("zhao") in told.out
+    assert TURNED.format("zhao") in " ".join(told.out.split())  # a table breaks its lines by the width that there is
