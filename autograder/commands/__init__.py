@@ -17,6 +17,7 @@ from ..course.release import ROOT, Course
 from ..grading.grade import Report
 from ..grading.report import per_student, read, twice
 from ..grading.report import writing as writing
+from ..grading.submissions import some
 from ..sandbox.bubblewrap import Sandbox, find_sandbox, make_stage
 
 OK, FAIL, UNREADABLE, FAULT = range(4)
@@ -110,10 +111,9 @@ def refuse_missing(options) -> None:
         options.refuse(said)
 
 
-def some(paths: list[Path], folder: Path) -> str:
+def some_files(paths: list[Path], folder: Path) -> str:
     """Some files, named as seen from a folder, and how many more there are."""
-    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-    return ", ".join(str(p.relative_to(folder)) for p in paths[:5]) + more
+    return some([str(p.relative_to(folder)) for p in paths], 5)
 
 
 def course_of(options) -> Course:

@@ -2,7 +2,7 @@
 from pathlib import Path
 
 from ..grading.report import write_atomic
-from . import OK, UNREADABLE, command, course_of, many, release_options, results_of, results_option, some, writing
+from . import OK, UNREADABLE, command, course_of, many, release_options, results_of, results_option, some_files, writing
 
 NAMES = ("csv", "canvas", "gradescope", "nbgrader")
 SUMS = ("canvas", "nbgrader")  # these have one number for a unit
@@ -49,7 +49,7 @@ def run(options, console, errors) -> int:
     console.print(f"written: {where}", markup=False, highlight=False, soft_wrap=True)
     if options.format == "gradescope" and (left := sorted({*out.glob("*/results.json")} - {out / f for f in files})):
         console.print(f"{many(len(left), 'older file')} left as {'it is' if len(left) == 1 else 'they are'}: "
-                      f"{some(left, out)}", markup=False, highlight=False, soft_wrap=True)
+                      f"{some_files(left, out)}", markup=False, highlight=False, soft_wrap=True)
     notes = (summed(reports) if options.format == "gradescope" else
              [*empty(reports, course), *partial(reports, course)] if options.format in SUMS else ())
     for line in notes:

@@ -2,7 +2,7 @@
 from pathlib import Path
 
 from ..course.release import ROOT
-from . import OK, RESULTS, command, course_of, many, release_options, results_of, results_option, some, writing
+from . import OK, RESULTS, command, course_of, many, release_options, results_of, results_option, some_files, writing
 
 FEEDBACK = ROOT / ".nbgrader" / "feedback"
 
@@ -42,7 +42,7 @@ def run(options, console, errors) -> int:
             said += f":{' on the others' * bool(revealed)} they tell nothing more than the page"
     if left := older(out, written):
         as_before = "it is" if len(left) == 1 else "they are"
-        said += f"\n{many(len(left), 'older page')} left as {as_before}: {some(left, out)}"
+        said += f"\n{many(len(left), 'older page')} left as {as_before}: {some_files(left, out)}"
     console.print(said, markup=False, highlight=False, soft_wrap=True)
     return OK
 

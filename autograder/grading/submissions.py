@@ -165,12 +165,15 @@ def _why_stray(unit: Path, course: Course) -> str:
     if not _turned(unit, course):
         return f"{unit.name} lies among students' folders, and is no student's: move it into its student's folder"
     inside = [f.name for f in sorted(unit.iterdir()) if f.is_dir() and not f.name.startswith(".")]
-    return (f"{unit.name} holds folders ({_some(inside)}), so it is laid as unit/student. Lay it as student/unit: "
+    return (f"{unit.name} holds folders ({some(inside)}), so it is laid as unit/student. Lay it as student/unit: "
             f"{inside[0]}/{unit.name}")
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + f" and {len(names) - 3} more" * (len(names) > 3)
+def some(names: list[str], most: int = 3) -> str:
+    """The first of many names, and how many more there are.  >>> some(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + f" and {len(names) - most} more" * (len(names) > most)
 
 
 def _student_of(path: Path) -> str:
@@ -211,7 +214,7 @@ def _student(path: Path, course: Course) -> Submission:
     homes = _homes(path, notebooks, course).values()
     if several := next((found for found in homes if len(found) > 1 and () not in found), None):
         inside = sorted("/".join(home) for home in several)
-        return Submission(name, (str(path),), problem=f"{_some(inside)} in this folder have the same notebook. If they "
+        return Submission(name, (str(path),), problem=f"{some(inside)} in this folder have the same notebook. If they "
                           "are students' folders, grade this one by itself; if not, keep the one that counts")
     if len(notebooks) > MOST_FILES:
         return Submission(name, (str(path),), problem=f"there are {len(notebooks)} notebooks in this folder: hand in "
@@ -222,7 +225,7 @@ def _student(path: Path, course: Course) -> Submission:
 def _without_notebook(folder: Path, student: str) -> Submission:
     there: list[str] = []
     notebooks_below(folder, there)
-    what = f", only {_some(sorted(there))}" if there else ": it is empty"
+    what = f", only {some(sorted(there))}" if there else ": it is empty"
     return Submission(student, (str(folder),), problem=f"there is no notebook in this folder{what}")
 
 

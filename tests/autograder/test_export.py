@@ -21,13 +21,6 @@ CUT = "the file is cut off. Ask for the file once more, grade it and export agai
 OOPS = "oops. That is the grader's own fault: see `autograder doctor`, grade and export again"
 
 
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    made = little.released(tmp_path_factory.mktemp("course"))
-    _ = made.notebooks
-    return made
-
-
 def reports():
     full = {n: Mark(float(p), p, "right", "All hidden trials passed.") for n, p in little.POINTS.items()}
     secret = {"smallest failing case": "N = 5"}

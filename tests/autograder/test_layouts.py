@@ -27,13 +27,6 @@ RIGHT = f"{little.UNIT}/{FILE}"
 TURNED = f"{little.UNIT} holds folders ({{}}), so it is laid as unit/student. Lay it as "
 
 
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    made = little.released(tmp_path_factory.mktemp("course"))
-    _ = made.notebooks
-    return made
-
-
 @pytest.fixture
 def lay(tmp_path, course):
     """Puts files below a folder `class`, and says what is found there: student -> the problem, or the files' number."""

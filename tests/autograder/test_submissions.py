@@ -15,13 +15,6 @@ from tests.conftest import open_to_all
 from . import little_course as little
 
 
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    made = little.released(tmp_path_factory.mktemp("course"))
-    _ = made.notebooks
-    return made
-
-
 @pytest.fixture
 def nobody():
     """Files are looked at as a user without rights would."""
