@@ -75,17 +75,23 @@ def garbage(params: InterpretParams, shape, dtype, rng) -> np.ndarray:
     return np.full(shape, garbage_value(params.uninitialized_memory, np.dtype(dtype)), dtype)
 
 
+FILLINGS = 4
 PERIOD = 61  # prime, so that a row of a block begins with another value than the row above it
 
 
-def fillings(dtype, is_output: bool, like=()) -> list[np.ndarray]:
-    """Four things that memory may have held, each as PERIOD values in turn: what differs in a result is unspecified.
+def filling(number: int, dtype, is_output: bool, like=()) -> np.ndarray:
+    """One of FILLINGS things that memory may have held, as PERIOD values in turn: what differs is unspecified.
 
-    Two ends of what a number may be, NaN, and such values as pass for right in a comparison: 0, 1 and some of the
-    arrays `like`, where those have this dtype. Outputs and all other memory differ, so that an unwritten element is
-    told from garbage that was copied there.
+    In this order: two ends of what a number may be, NaN, and such values as pass for right in a comparison: 0, 1 and
+    some of the arrays `like`, where those have this dtype. Outputs and all other memory differ, so that an unwritten
+    element is told from garbage that was copied there.
     """
     dtype = np.dtype(dtype)
+    if number == FILLINGS - 1:
+        rng = np.random.default_rng(0)
+        some = [rng.choice(np.asarray(a).ravel(), PERIOD) for a in like if a.dtype == dtype and a.size]
+        # One value of each array in turn.
+        return np.resize(np.concatenate([np.array([0, 1], dtype), np.array(some, dtype).T.ravel()]), PERIOD)
     ends: tuple[float, float, float]
     if dtype.kind == "b":
         ends = (1, 0, 1) if is_output else (0, 1, 1)
@@ -95,7 +101,4 @@ def fillings(dtype, is_output: bool, like=()) -> list[np.ndarray]:
     else:
         scale = min(1.0, float(jnp.finfo(dtype).max) / 6e4)
         ends = (3.1e4 * scale, -1.7e4 * scale, np.nan) if is_output else (-2.3e4 * scale, 2.9e4 * scale, np.nan)
-    rng = np.random.default_rng(0)
-    some = [rng.choice(np.asarray(a).ravel(), PERIOD) for a in like if a.dtype == dtype and a.size]
-    usual = np.concatenate([np.array([0, 1], dtype), np.array(some, dtype).T.ravel()])  # a value of each array in turn
-    return [*(np.full(PERIOD, value, dtype) for value in ends), np.resize(usual, PERIOD)]
+    return np.full(PERIOD, ends[number], dtype)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from .engines.record import Visits
-from .memory import fillings
+from .memory import FILLINGS, filling
 from .schedule import CODE, IN_START, OUT_START
 from .verify import Hazard
 
@@ -20,7 +20,7 @@ def from_runs(traced, inputs) -> list[Hazard]:
     operands, body, racy = traced.operands, traced.body, traced.races
     found = written_inputs(operands, body) + constant_blocks(operands, body)
     doubtful = [] if racy else doubtful_refs(operands, body, len(traced.scalars))
-    runs = [filled(traced, inputs, doubtful, k) for k in range(4 if doubtful else 0)]
+    runs = [filled(traced, inputs, doubtful, k) for k in range(FILLINGS if doubtful else 0)]
     found += unspecified(traced, inputs, doubtful, runs)
     if traced.parallel and not racy and (doubtful or len({x.array for x in operands}) < len(operands)):
         one = runs[0] if runs else filled(traced, inputs)
@@ -49,7 +49,7 @@ def doubtful_refs(operands, body, scalars: int) -> list[int]:
 def filled(traced, inputs, refs=(), k: int = 0) -> dict:
     """The arrays after a run in which the memory of these refs holds filling k at first, and all other filling 0."""
     outputs = {i for i, x in enumerate(traced.operands) if x.is_output}
-    held = [fillings(dtype, i in outputs, inputs.values())[k * (i in refs)]
+    held = [filling(k * (i in refs), dtype, i in outputs, inputs.values())
             for i, (_, _, dtype) in enumerate(traced.body.avals)]
     return traced.run_compiled(inputs, held, True)[0]
 
@@ -64,7 +64,8 @@ def unspecified(traced, inputs, doubtful: list[int], runs: list[dict]) -> list[H
         return []
     together, found = tuple(doubtful), []
     each = doubtful if len(doubtful) > 1 else ()  # of a single one `runs` tell all
-    causes = {(r,): [runs[0], *(filled(traced, inputs, [r], k) for k in (1, 2, 3))] for r in each} | {together: runs}
+    causes = {(r,): runs[:1] + [filled(traced, inputs, [r], k) for k in range(1, FILLINGS)] for r in each}
+    causes[together] = runs
     for i, x in outputs:
         visited, known = np.zeros(x.shape, bool), np.zeros(x.shape, bool)
         for block in set(x.blocks):  # blocks that no step visits have a report of their own
@@ -93,7 +94,7 @@ def _left_alone(values, mask, is_all: bool, read: bool) -> bool:
 
     So there, all that differs must hold its filling still, and something else must have been written.
     """
-    first, second = (filling[0] for filling in fillings(values[0].dtype, True)[:2])
+    first, second = (filling(k, values[0].dtype, True)[0] for k in (0, 1))
     still = (values[0][mask] == first).all() and (values[1][mask] == second).all()
     return not read or still and not is_all and values[0].dtype.kind != "b"
 

@@ -240,7 +240,7 @@ class Traced:
         if self.races or self.call.backend == "simulate" or params.uninitialized_memory == "random":
             inputs = {name: np.asarray(a) for name, a in inputs.items()}
             return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras)
-        held = [np.full(PERIOD, value) for value in self._held]  # as `fillings` has it: one program for both
+        held = [np.full(PERIOD, value) for value in self._held]  # as `filling` has it: one program for both
         values, past_end = self.run_compiled(inputs, held, False)
         if params.out_of_bounds_reads == "raise":
             for i in self.body.moving:

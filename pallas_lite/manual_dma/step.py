@@ -17,7 +17,7 @@ from .. import specs as _specs
 from ..body import at_position
 from ..engines.record import record
 from ..errors import PipelineError, many
-from ..memory import InterpretParams, fillings, garbage
+from ..memory import FILLINGS, InterpretParams, filling, garbage
 from ..races import Races
 from ..refs import Ref, is_static
 from ..reports import written_input
@@ -42,7 +42,7 @@ class Step:
     """The machine: buffers, semaphores, copies in flight, and the log of what happened."""
 
     def __init__(self, params: InterpretParams, filling: int | None = None, indices=(), like=()):
-        self.params, self.rng, self.filling, self.like = params, params.rng, filling, like  # like: see fillings
+        self.params, self.rng, self.filling, self.like = params, params.rng, filling, like  # like: see memory.filling
         self.indices = indices  # the grid position of each step of the call
         self.races = Races(self.clash)
         self.log: list[Access] = []
@@ -92,7 +92,7 @@ class Step:
 
     def garbage(self, shape, dtype):
         if self.filling is not None:
-            return np.resize(fillings(dtype, False, self.like)[self.filling], shape)
+            return np.resize(filling(self.filling, dtype, False, self.like), shape)
         return garbage(self.params, shape, dtype, self.rng)
 
     def scalars(self, name, value):
@@ -359,8 +359,8 @@ def run(kernel, operands, free, extras, grid, indices, inputs, params, unflatten
 
     outcome = go()[1]
     if any(h.kind == "uninitialised" for h in outcome.hazards) and not outcome.stopped:
-        first, *others = (_written(*go(k)) for k in range(4))
-        if others == [first] * 3:
+        first, *others = (_written(*go(k)) for k in range(FILLINGS))
+        if others == [first] * len(others):
             return outcome._replace(hazards=[h for h in outcome.hazards if h.kind != "uninitialised"])
     return outcome
 
