@@ -100,7 +100,7 @@ def options(tmp_path_factory):
     folder = tmp_path_factory.mktemp("course")
     (folder / little.UNIT).mkdir()
     nbformat.write(little.notebook(), folder / little.UNIT / f"{little.NAME}.ipynb")
-    return "--release", folder, "--checks", "tests.autograder.little_course", "--timeout", "2"
+    return "--release", folder, "--checks", "tests.autograder.little_course", "--timeout", "3"
 
 
 @pytest.fixture(scope="session")

@@ -144,7 +144,7 @@ def test_earlier_points_stay_and_no_cell_is_zero(release, tmp_path):
     folder = put(tmp_path / "submitted" / "ann" / UNIT, **{n: of(90 + i, {"90.2": "time = 2.5"})
                                                            for i, n in enumerate(NAMES)})
     command = ["grade", tmp_path / "submitted", "--out", out, "--release", release, "--checks", CHECKS,
-               "--timeout", "2", "--gradebook", url]
+               "--timeout", "3", "--gradebook", url]
     assert run(*command).returncode == 0
     before = gradebook.scores(url)
     assert sum(before["ann", UNIT].values()) == 3

@@ -64,7 +64,7 @@ class Instructor:
         (self.root / "config").mkdir()
         (self.root / "config" / "nbgrader_config.py").write_text(
             f"c.CourseDirectory.root = {str(self.root)!r}\nc.CourseDirectory.db_url = {self.url!r}\n"
-            f"c.Submissions.checks = [{CHECKS!r}]\nc.Submissions.timeout = 2.0\n")
+            f"c.Submissions.checks = [{CHECKS!r}]\nc.Submissions.timeout = 3.0\n")
 
     @property
     def submitted(self) -> Path:

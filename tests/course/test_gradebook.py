@@ -32,7 +32,7 @@ def graded(tmp_path_factory):
     course = Instructor(tmp_path_factory.mktemp("instructor") / "course")
     course.submit_all()
     (course.submitted / "half" / little.UNIT / "timestamp.txt").write_text("2026-03-01 10:30:00 CET\n")
-    done = course.run("autograder", "grade", course.submitted, "--out", course.results, "--timeout", "2",
+    done = course.run("autograder", "grade", course.submitted, "--out", course.results, "--timeout", "3",
                       *course.options)
     assert done.returncode == 2, done.stderr  # one was cut off
     assert "written: marks of 6 students into sqlite:///" in done.stderr

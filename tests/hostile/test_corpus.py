@@ -44,7 +44,7 @@ def graded(tmp_path_factory):
     gradebook.write_text("marks of last week")
     before = everything(ROOT / "autograder"), everything(ROOT / "pallas_lite"), everything(folder)
     temporary = tmp_path_factory.mktemp("tmp")
-    done = run("grade", folder, "--jobs", 2, "--out", out, "--release", release, "--timeout", 2, "--checks",
+    done = run("grade", folder, "--jobs", 2, "--out", out, "--release", release, "--timeout", 3, "--checks",
                "tests.hostile.chapters", "--checks", "autograder.checks", TMPDIR=str(temporary))
     assert (out / "results.json").exists(), done.stdout + done.stderr
     text = (out / "results.json").read_text(encoding="utf-8")
