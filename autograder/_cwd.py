@@ -14,7 +14,18 @@ import os
 import shlex
 import sys
 
+CHILD = "autograder.grading.child"  # a process that grades, started by the command
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _started() -> str:
+    if sys.argv[:1] == ["-m"]:
+        return CHILD if CHILD in sys.orig_argv else "autograder"
+    return "autograder" if sys.argv and os.path.basename(sys.argv[0]) == "autograder" else ""
+
+
+STARTED = _started()
+"""The program of ours that runs; empty in a notebook or a test, which have the folder they are in, and need it."""
 
 
 def other_course(folder: str) -> bool:
@@ -41,7 +52,7 @@ def _leave(here: str) -> None:
               "command again.", file=sys.stderr)
         sys.exit(3)
     if os.path.realpath(_HOME) != here:
-        if other_course(here) and "autograder.grading.child" not in sys.orig_argv:  # to whose parent it was said
+        if other_course(here) and STARTED != CHILD:  # to whose parent it was said
             print(f"autograder: {here} has a course of its own, and this is the command of {_HOME}", file=sys.stderr)
             if os.path.isfile(os.path.join(here, ".venv", "pyvenv.cfg")):
                 print("Nothing was done. If the course here is yours, give its own command: .venv/bin/autograder. If "
@@ -68,8 +79,7 @@ def _installed(here: str) -> str:
     return ""
 
 
-# As `python -m autograder`, or as the command. A notebook and a test have the folder they are in, and need it.
-if sys.argv[:1] == ["-m"] or sys.argv and os.path.basename(sys.argv[0]) == "autograder":
+if STARTED:
     try:
         _leave(os.path.realpath(os.getcwd()))
     except FileNotFoundError:  # somebody removed it

@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 
+from ._cwd import CHILD, STARTED
+
 
 def _end(*_):
     print("autograder: interrupted", file=sys.stderr, flush=True)
@@ -18,9 +20,7 @@ def restore() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-_module = sys.orig_argv[sys.orig_argv.index("-m") + 1:][:1] if sys.argv[:1] == ["-m"] and "-m" in sys.orig_argv else []
-_ours = _module == ["autograder"] or os.path.basename(sys.argv[0] if sys.argv else "") == "autograder"
 # Not in a notebook or a test, which import us too; nor where whoever started us wants no Ctrl-C.
-if (_ours or _module == ["autograder.grading.child"]) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+if STARTED and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # A process that grades goes on: Ctrl-C is for its parent, which ends it.
-    signal.signal(signal.SIGINT, _end if _ours else signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN if STARTED == CHILD else _end)

@@ -17,7 +17,7 @@ class BlockIndexError(PallasLiteError, IndexError):
 
 
 class PipelineError(PallasLiteError):
-    """A hand-written pipeline uses a copy verb on the wrong thing, or waits for a copy that nobody started."""
+    """A hand-written pipeline uses a copy verb on the wrong thing, or waits for a copy that was never started."""
 
 
 class NotSupportedError(PallasLiteError, NotImplementedError):

@@ -209,9 +209,14 @@ class Traced:
             seed, traced = self.call.params.random_seed, self
             if self.parallel and seed is not None:
                 traced = self.other_order(np.random.default_rng(seed))
-            outcome = traced._stepped(inputs)
-            if outcome.stopped:
-                raise outcome.stopped
+            try:
+                outcome = traced._stepped(inputs)
+                if outcome.stopped:
+                    raise outcome.stopped
+            except PallasLiteError as e:
+                if traced is not self:
+                    e.add_note(f"The steps ran in the order that random_seed={seed} chose.")
+                raise
             found = self.grid_hazards + outcome.hazards
             if self.call.on_hazard != "ignore":
                 found = orders.both(traced, found, lambda other: other._stepped(inputs), outcome.values)

@@ -31,7 +31,7 @@ class Simulate:
         return garbage(self.params, shape, dtype, self.rng)
 
     def play(self) -> dict[str, np.ndarray]:
-        """Run to the end; returns the HBM arrays. A wait for a copy that nobody started raises PipelineError."""
+        """Run to the end; returns the HBM arrays. A wait for a copy that was never started raises PipelineError."""
         in_flight = set()  # numbers of the copies that land at their wait
         for number, (e, start) in enumerate(zip(self.schedule, self.schedule.copy_of.tolist(), strict=True)):
             if e.verb == RUN:

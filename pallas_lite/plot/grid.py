@@ -19,13 +19,15 @@ from .look import AMBER, BLUE, ON_COLOUR, RUST, boxes, ink_of
 if TYPE_CHECKING:
     from ..traced import Traced
 
-# Hatches tell the kinds apart where colours do not: in print, and for colour-blind readers.
-KINDS = {"not visited": ("none", "////"), "copied once": (BLUE, ""), "kept for several steps": (AMBER, "--"),
+# Hatches tell the kinds apart where colours do not: in print, and for colour-blind readers. None is level or upright:
+# those would look like more blocks.
+KINDS = {"not visited": ("none", "////"), "copied once": (BLUE, ""), "kept for several steps": (AMBER, r"\\"),
          "copied again": (RUST, "..")}
 EDGE = "#444444"  # and hatches
 PAST = "past the edge: not copied"
 DRAWN = 4096  # blocks, or visits, that are drawn one by one
 NUMBERED = 100  # blocks: with more of them, step numbers would be too small to read
+THINNEST = 0.12  # of the width: an array is drawn as high as that at least
 LETTERING = (9, 1), (7, 2), (7, 3)  # of step numbers: points and lines, as large as all blocks have room for
 
 
@@ -122,14 +124,15 @@ class Sheets:
 
     def size(self) -> tuple[float, float]:
         """Of a figure, in inches, at most the width of a notebook."""
-        ratio = min(max(self.extent[1] / self.extent[0], 0.12), 1.0)
+        ratio = min(max(self.extent[1] / self.extent[0], THINNEST), 1.0)
         width = min(9.0, 4.2 / ratio)
         return width, width * ratio + 1.1
 
 
-def _equal(sheets: Sheets) -> bool:
-    """Is a square block drawn as a square? Not in an array that would be a thread."""
-    return 0.2 <= sheets.extent[1] / sheets.extent[0] <= 2
+def _stretch(sheets: Sheets) -> float:
+    """How high a square block is drawn for its width: 1, but in an array that would be a thread."""
+    ratio = sheets.extent[1] / sheets.extent[0]
+    return min(max(ratio, THINNEST), 4.0) / ratio
 
 
 def _inches(ax: Axes) -> float:
@@ -138,9 +141,10 @@ def _inches(ax: Axes) -> float:
 
 
 def _scales(ax: Axes, sheets: Sheets) -> tuple[float, float]:
-    """Inches for each element, to the right and down, before any layout; one scale where squares are squares."""
+    """Inches for each element, to the right and down, before any layout."""
     wide, high = _inches(ax) / sheets.extent[0], ax.bbox.height / ax.figure.dpi / sheets.extent[1]
-    return (min(wide, high),) * 2 if _equal(sheets) else (wide, high)
+    right = min(wide, high / _stretch(sheets))
+    return right, right * _stretch(sheets)
 
 
 def _box(x: float, y: float, width: float, height: float) -> np.ndarray:
@@ -225,7 +229,7 @@ def _frame(ax: Axes, sheets: Sheets) -> None:
     x, (width, height) = sheets.x, sheets.extent
     ax.set_xlim(-0.01 * width, 1.01 * width)
     ax.set_ylim(1.02 * height, -0.02 * height)  # rows go down
-    ax.set_aspect("equal" if _equal(sheets) else "auto")
+    ax.set_aspect(_stretch(sheets))
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, labelsize=9, labeltop=True, labelbottom=False)
     rows, columns = ((1, 1, *sheets.counts)[-2:] if x.starts is None else (0, 0))

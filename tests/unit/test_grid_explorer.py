@@ -271,3 +271,17 @@ def test_a_kernel_that_computes_once_a_step_is_walked_through_with_its_own_copie
     assert "run step 1 on buf[0], o[1]" in explorer.details
     with pytest.raises(pl.SpecError, match=r"own \(2 steps\)"):
         pl.explore(own_copies(1), view="schedule")
+
+
+@pytest.mark.parametrize("shape, block, at", [
+    ((1, 512), (1, 128), lambda i, j: (0, j)), ((256, 1), (64, 1), lambda i, j: (i, 0))])
+def test_a_row_and_a_column_are_drawn_thinner_than_the_array_beside_them(shape, block, at):
+    def add(x_ref, thin_ref, o_ref):
+        o_ref[...] = x_ref[...] + thin_ref[...]
+    spec = pl.BlockSpec((64, 128), lambda i, j: (i, j))
+    f = pl.pallas_call(add, jax.ShapeDtypeStruct((256, 512), jnp.float32), grid=(4, 4),
+                       in_specs=[spec, pl.BlockSpec(block, at)], out_specs=spec)
+    figure = pl.explore(f, jnp.ones((256, 512)), jnp.ones(shape)).figure()
+    figure.draw_without_rendering()
+    x, thin = (ax.get_window_extent() for ax in figure.subfigs[0].axes[:2])
+    assert thin.height < x.height / 3 if shape[0] == 1 else thin.width < x.width / 3

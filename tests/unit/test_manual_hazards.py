@@ -1,4 +1,5 @@
 """What goes wrong in kernels with copies of their own is named: operand, step, slot, line, both events, and a mend."""
+import dataclasses
 import re
 
 import jax
@@ -360,6 +361,10 @@ def test_a_kernel_that_goes_wrong_only_in_another_order_of_parallel_steps(kernel
     for run in (f, jax.jit(f)):
         with pytest.warns(pl.HazardWarning, match="parallel axis 0 run backwards"):
             np.testing.assert_array_equal(run(X), X)  # in this order all is well
+    shuffled = dataclasses.replace(f, params=pltpu.InterpretParams(random_seed=0))
+    with pytest.raises(pl.PallasLiteError) as stopped:
+        shuffled(X)
+    assert stopped.value.__notes__ == ["The steps ran in the order that random_seed=0 chose."]
     assert right.trace(X).hazards == []
     np.testing.assert_array_equal(right(X), X)
 
