@@ -56,7 +56,8 @@ WORDS = {
                    "Wait for that copy (slot {first_number} of {first_operand}) first.{aliased}"),
     "revisit": ("revisit", "output block {block} is written again after step {first_step} left it.{count}",
                 "An output's value is not read back from HBM: what the earlier visit wrote is lost. Make the axis that "
-                "you reduce over the innermost (last) axis of the grid."),
+                "you reduce over the innermost (last) axis of the grid. If you reduce over none, let the index map of "
+                "{operand} take each block once."),
 }
 
 
