@@ -52,6 +52,8 @@ def pallas_call(kernel: Kernel, out_shape: Shapes = None, *, grid_spec: GridSpec
 
     Raises SpecError, BlockIndexError or NotSupportedError, each naming the operand and the mend.
     """
+    # Of jax.jit(kernel) the kernel: it is compiled with the whole.
+    kernel = inspect.unwrap(kernel, stop=lambda f: not isinstance(f, jax.stages.Wrapped))
     prefetched = 0
     if grid_spec is not None:
         if grid or in_specs is not None or out_specs is not None or scratch_shapes:

@@ -1,4 +1,6 @@
 """What upstream's interpret=True runs, runs here, with the same results: in and out of jax.jit, and with 64 bits."""
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -205,3 +207,22 @@ def test_a_tpu_program_has_32_bits_where_jax_has_64():
         lowered = scaled(pl, pltpu, pl.BlockSpec((8, 12), lambda i: (i, 0))).trace(X, X).lower("tpu")
         with_64 = lowered.as_text()
     assert with_64 == scaled(pl, pltpu, pl.BlockSpec((8, 12), lambda i: (i, 0))).trace(X, X).lower("tpu").as_text()
+
+
+def test_a_kernel_under_jit_is_the_kernel_and_keeps_its_name_and_its_other_decorators():
+    def twice(kernel):
+        @functools.wraps(kernel)
+        def run(x_ref, o_ref):
+            kernel(x_ref, o_ref)
+            o_ref[...] = 2 * o_ref[...]
+        return run
+
+    def build(pl, pltpu, **more):
+        @jax.jit
+        @twice
+        def add_one(x_ref, o_ref):
+            o_ref[...] = x_ref[...] + 1
+        rows = pl.BlockSpec(*ROWS)
+        return pl.pallas_call(add_one, shape(16, 12), grid=(2,), in_specs=[rows], out_specs=rows, **more)
+    agree(build, X)
+    assert build(pl, pltpu).name == "add_one"
