@@ -124,6 +124,8 @@ DEPTHS = {  # what typical slips give: (function of bm, bn, bk, what to say)
             "228 KiB is what an SM has; one CUDA block may use 227."),
     "1000": (lambda bm, bn, bk: 227_000 // _stage(bm, bn, bk), "A KiB has 1024 bytes."),
     "up": (lambda bm, bn, bk: -(-227 * 1024 // _stage(bm, bn, bk)), "Part of a stage is none: round down."),
+    "less": (lambda bm, bn, bk: (227 * 1024 - 1) // _stage(bm, bn, bk),
+             "With one stage more they take 227 KiB exactly, and that still fits: at most 227, not less."),
     "near": (lambda bm, bn, bk: round(227 * 1024 / _stage(bm, bn, bk)), "Part of a stage is none: round down."),
     "f32": (lambda bm, bn, bk: 227 * 1024 // (2 * _stage(bm, bn, bk)), "A bf16 has 2 bytes."),
     "x": (lambda bm, bn, bk: 227 * 1024 // (2 * bm * bk), "A stage holds a block of y as well, bk × bn."),
@@ -140,7 +142,8 @@ def _stage(bm: int, bn: int, bk: int) -> int:
 
 @exercise("10.4", "As deep as it goes", points=2)
 def deepest(answer: Handle, trial: Trial) -> None:
-    cases = [(64, 256, 64), (128, 128, 64), (64, 128, 32), (64, 64, 32), (512, 512, 128)]
+    cases = [(64, 256, 64), (128, 128, 64), (64, 128, 32), (64, 64, 32), (32, 32, 8), (512, 512, 128)]
+    # Of (32, 32, 8), 227 stages fill the memory to the last byte.
     if trial.hidden:
         cases += [tuple(int(n) for n in (trial.rng.choice([64, 128, 256]), trial.rng.choice([64, 128, 192, 256]),
                                          trial.rng.choice([16, 32, 64, 128]))) for _ in range(8)]

@@ -21,10 +21,10 @@ from .kernels import how_cut, insist_blocks, insist_values, random_array, run, s
 
 US, MIB, BF16 = 1e-6, 2**20, np.dtype(ml_dtypes.bfloat16)
 
-# m, n, k, bm, bn, bk: k cut; then all cut. m, n and k differ, so that the arrays are known by their shapes. Few cases,
-# since each is compiled anew.
-VISIBLE = [(16, 24, 64, 16, 24, 32), (32, 48, 96, 16, 24, 32)]
-HIDDEN = [(24, 16, 64, 8, 16, 32), (16, 48, 96, 8, 16, 32)]
+# m, n, k, bm, bn, bk: k cut; then all cut, into different numbers of steps, so that no two axes can be taken for each
+# other. m, n and k differ, so that the arrays are known by their shapes. Few cases, since each is compiled anew.
+VISIBLE = [(8, 24, 64, 8, 24, 32), (32, 48, 96, 8, 24, 32)]
+HIDDEN = [(24, 16, 64, 8, 16, 32), (16, 48, 128, 8, 16, 32)]
 
 
 def whole_numbers(trial: Trial, shape, low: int, high: int, dtype=BF16) -> np.ndarray:

@@ -131,6 +131,7 @@ WRONG = {
         ("a KiB has 1000 bytes", DEPTHS["1000"][0], "1024"),
         ("part of a stage is a stage", DEPTHS["up"][0], "round down"),
         ("as near as possible", DEPTHS["near"][0], "round down"),
+        ("what fills it to the last byte does not fit", DEPTHS["less"][0], "227 KiB exactly"),
         ("a bf16 has 4 bytes", DEPTHS["f32"][0], "2 bytes"),
         ("only x is copied ahead", DEPTHS["x"][0], "block of y"),
         ("the accumulator is in shared memory", DEPTHS["o"][0], "in registers"),

@@ -32,8 +32,11 @@ def body(axis=2, clear=lambda k, last: k == 0, write=lambda k, last: k == last, 
 
 
 def product(kernel=None, order="ijk", of_x="ik", of_y="kj", of_o="ij", of_bias="0j", scratch=jnp.float32,
-            out=jnp.bfloat16, whole_k=False, swapped=False):
-    """A matmul with one part replaced: `order` names the axes of the grid, the others which two choose a block."""
+            out=jnp.bfloat16, whole_k=False, swapped=False, grid=""):
+    """A matmul with one part replaced: `order` names the axes of the maps, the others which two choose a block.
+
+    `grid`: its axes, where they are others than the maps'.
+    """
     def matmul(x, y, *rest):
         *bias, bm, bn, bk = rest
         m, k, n = *x.shape, y.shape[1]
@@ -46,8 +49,8 @@ def product(kernel=None, order="ijk", of_x="ik", of_y="kj", of_o="ij", of_bias="
         specs = [pl.BlockSpec((bm, bk), at(of_x)), pl.BlockSpec(y_block, at(of_y)),
                  *(pl.BlockSpec((1, bn), at(of_bias)) for _ in bias)]
         return pl.pallas_call(
-            kernel or body(), jax.ShapeDtypeStruct((m, n), out), grid=tuple(steps[a] for a in order), in_specs=specs,
-            out_specs=pl.BlockSpec((bm, bn), at(of_o)), scratch_shapes=[pltpu.VMEM((bm, bn), scratch)])(x, y, *bias)
+            kernel or body(), jax.ShapeDtypeStruct((m, n), out), grid=tuple(steps[a] for a in grid or order),
+            in_specs=specs, out_specs=pl.BlockSpec((bm, bn), at(of_o)), scratch_shapes=[pltpu.VMEM((bm, bn), scratch)])(x, y, *bias)
     return matmul
 
 
@@ -149,6 +152,9 @@ WRONG = {
         ("cleared where a row of tiles begins", product(body(axis=1)), "last block of k"),
         ("one block of k is enough", product(whole_k=True), "larger than the task allows"),
         ("y goes by rows, as x does", product(of_y="ik"), "index map"),
+        ("the grid counts columns first", product(grid="jik"), "a step for each block"),
+        ("the grid begins with k", product(grid="kji"), "a step for each block"),
+        ("k is the middle axis of the grid", product(grid="ikj"), "a step for each block"),
         ("x's block follows j", product(of_x="jk"), "Are those the blocks"),
         ("the result stays float32", product(out=jnp.float32), "should be bfloat16"),
         ("the blocks of y are bn × bk", product(swapped=True), "contracting"),
@@ -174,6 +180,7 @@ WRONG = {
         ("the epilogue in a call of its own", bias_by_jnp, "One pallas_call"),
         ("bias and activation after the call", bias_given_and_left, "product alone"),
         ("neither bias nor activation", product(body()), "product alone"),
+        ("the grid counts columns first", product(body(done=relu), grid="jik"), "a step for each block"),
         ("the bias follows k", product(body(done=relu), of_bias="0k"), "bias"),
         ("scratch as narrow as the operands", product(body(done=relu), scratch=jnp.bfloat16), "rounded"),
     ],
