@@ -47,9 +47,9 @@ def run(answer: Handle, case: str, fit: str, *arrays) -> KernelRun:
             failed.nudge = f"{fit}. " + (
                 "The index map says which block it is, 0, 1, 2 …; the pipeline multiplies by the block's shape itself."
                 if "not element offsets" in failed.message else
-                "Along each of its axes the grid makes a step for each block. An index map takes the program ids in the "
-                "order of the grid's axes, and gives a block index for each axis of the array, in the order of the "
-                "array's.")
+                "Along each of its axes the grid makes a step for each block. An index map takes the program ids in "
+                "the order of the grid's axes, and gives a block index for each axis of the array, in the order of "
+                "the array's.")
         elif "Cast it first" in failed.message:
             failed.nudge = ("out_shape and scratch_shapes say which dtype a ref has. A sum that still grows should be "
                             "float32: cast only what is finished.")

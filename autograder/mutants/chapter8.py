@@ -50,7 +50,8 @@ def product(kernel=None, order="ijk", of_x="ik", of_y="kj", of_o="ij", of_bias="
                  *(pl.BlockSpec((1, bn), at(of_bias)) for _ in bias)]
         return pl.pallas_call(
             kernel or body(), jax.ShapeDtypeStruct((m, n), out), grid=tuple(steps[a] for a in grid or order),
-            in_specs=specs, out_specs=pl.BlockSpec((bm, bn), at(of_o)), scratch_shapes=[pltpu.VMEM((bm, bn), scratch)])(x, y, *bias)
+            in_specs=specs, out_specs=pl.BlockSpec((bm, bn), at(of_o)),
+            scratch_shapes=[pltpu.VMEM((bm, bn), scratch)])(x, y, *bias)
     return matmul
 
 
