@@ -15,6 +15,7 @@ from ..exercise import Trial, Wrong, exercise
 from ..judge.handle import Handle, kind_of, number
 from ..judge.predict import Asked, predict
 from .chapter3 import FAR, contract_time, judge_loop, sizes
+from .tuning import what_helps
 
 US, MIB = 1e-6, 2**20
 
@@ -231,19 +232,27 @@ def hit_the_target(answer: Handle, trial: Trial) -> None:
                     nudge="Three operands, each with depth slots of bm · bn numbers of 4 bytes.")
     t = horner_timeline(bm, bn, depth)
     if t.total > TARGET * US:
-        bubbles, least = t.excess["first trip"] + t.excess["last trip"], max(t.terms.values()) / US
-        cause = max(("port queue", "wait-out"), key=t.excess.get)
-        if t.bound == "latency":
-            nudge = "It is latency-bound: larger blocks or more slots hide α."
-        elif bubbles > t.excess[cause]:
-            nudge = (f"Its bounds would allow {least:.1f} µs. First and last trip cost {bubbles / US:.1f} µs more: "
-                     "with smaller blocks, less is moved before the first step and after the last.")
-        else:
-            nudge = (f"Its bounds would allow {least:.1f} µs. The largest cause above them is {cause}, "
-                     f"{t.excess[cause] / US:.1f} µs: copies in come too late, behind copies out. With one more slot "
-                     "they start earlier.")
+        helps, _ = what_helps((bm, bn, depth), ("height", "width"), lambda c: horner_timeline(*c).total, may_be_chosen)
         raise Wrong("Right, but too slow.", got=f"{case}: {t.total / US:.1f} µs", expected=f"at most {TARGET:g} µs",
-                    nudge=nudge)
+                    nudge=f"{why_slow(t)} {helps}".strip())
+
+
+def may_be_chosen(choice: tuple[int, ...]) -> bool:
+    bm, bn, depth = choice
+    return not (bm % 8 or bn % 128 or SIDE % bm or SIDE % bn) and 3 * depth * bm * bn * 4 <= TPU_V5E.sram_bytes
+
+
+def why_slow(t: pl.Timeline) -> str:
+    """What the time of a choice is made of, where that is above the target."""
+    least, bubbles = max(t.terms.values()) / US, t.excess["first trip"] + t.excess["last trip"]
+    cause = max(("port queue", "wait-out"), key=lambda name: t.excess[name])
+    if t.bound == "latency":
+        return f"It is latency-bound: {least:.1f} µs."
+    said = f"Its bounds would allow {least:.1f} µs."
+    if bubbles > t.excess[cause]:
+        return f"{said} First and last trip, before the first step and after the last, cost {bubbles / US:.1f} µs more."
+    return (f"{said} The largest cause above them is {cause}, {t.excess[cause] / US:.1f} µs: copies in come too late, "
+            "behind copies out.")
 
 
 def horner_timeline(bm: int, bn: int, depth: int) -> pl.Timeline:

@@ -12,12 +12,14 @@ import numpy as np
 
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
+from pallas_lite.errors import many
 from pallas_lite.hardware import TPU_V5E
 
 from ..exercise import Trial, Wrong, exercise
 from ..judge.handle import Handle, KernelCall, kind_of, number
 from ..judge.predict import Asked, predict
 from .kernels import how_cut, insist_blocks, insist_values, random_array, run, schedule_of, sizes, the_call
+from .tuning import what_helps
 
 US, MIB, BF16 = 1e-6, 2**20, np.dtype(ml_dtypes.bfloat16)
 
@@ -178,12 +180,12 @@ def hit_the_target(answer: Handle, trial: Trial) -> None:
     if any(x != int(x) or x < 1 for x in given):
         raise Wrong("Block sizes and slots are whole numbers, 1 or more.", got=", ".join(f"{x:g}" for x in given))
     bm, bn, bk, depth = map(int, given)
-    choice = f"{bm} × {bn} × {bk}, {depth} slots"
+    choice = f"{bm} × {bn} × {bk}, {depth} slot{'s' * (depth > 1)}"
     for name, size, block in zip(("m", "n", "k"), PRODUCT, (bm, bn, bk), strict=True):
         if block % 128 or size % block:
             raise Wrong(f"b{name} = {block} will not do.", got=choice,
                         nudge=f"It should be a multiple of 128 that divides {name} = {size}.")
-    slots = 2 * (depth * (bm * bk + bk * bn) + 2 * bm * bn) + 4 * bm * bn
+    slots = bytes_of_slots(bm, bn, bk, depth)
     if slots > TPU_V5E.sram_bytes:
         raise Wrong("That does not fit into the SRAM.", got=f"{choice}: {slots / MIB:g} MiB",
                     expected=f"at most {TPU_V5E.sram_bytes / MIB:g} MiB",
@@ -191,26 +193,37 @@ def hit_the_target(answer: Handle, trial: Trial) -> None:
                           "sum: bm·bn of 4 bytes.")
     t = product_timeline(bm, bn, bk, depth)
     if t.total > TARGET * US:
-        compute, bound = t.terms["compute"] / US, t.bound
-        least = max(t.terms.values()) / US
-        above = {"first and last trip": t.excess["first trip"] + t.excess["last trip"],
-                 "wait-out and port queue": t.excess["wait-out"] + t.excess["port queue"] + t.excess["order"]}
-        cause = max(above, key=above.get)
-        if bound == "latency":
-            nudge = "It is latency-bound: larger blocks, or one more slot."
-        elif bound == "bandwidth":
-            nudge = "It is bandwidth-bound: x and w are read too often. Larger bm and bn move fewer bytes."
-        elif compute <= TARGET:
-            nudge = f"Its bounds would allow {least:.1f} µs; {cause} cost {above[cause] / US:.1f} µs on top. " + (
-                "With smaller blocks, less is moved before the first step and after the last."
-                if cause == "first and last trip" else "One more slot lets the fetches start earlier.")
-        else:
-            nudge = ""
-        if compute > TARGET:
-            nudge += (f" The core alone takes {compute:.1f} µs: it adds to the sum {PRODUCT[2] // bk} times. A larger "
-                      "bk adds less often.")
+        helps, _ = what_helps((bm, bn, bk, depth), ("bm", "bn", "bk"), lambda c: product_timeline(*c).total, may_be_chosen)
         raise Wrong("Right, but too slow.", got=f"{choice}: {t.total / US:.1f} µs", expected=f"at most {TARGET:g} µs",
-                    nudge=nudge.strip())
+                    nudge=f"{why_slow(t, bm, bn, bk)} {helps}".strip())
+
+
+def bytes_of_slots(bm: int, bn: int, bk: int, depth: int) -> int:
+    return 2 * (depth * (bm * bk + bk * bn) + 2 * bm * bn) + 4 * bm * bn
+
+
+def may_be_chosen(choice: tuple[int, ...]) -> bool:
+    blocks = zip(PRODUCT, choice[:3], strict=True)
+    return all(block % 128 == 0 == size % block for size, block in blocks) and \
+        bytes_of_slots(*choice) <= TPU_V5E.sram_bytes
+
+
+def why_slow(t: pl.Timeline, bm: int, bn: int, bk: int) -> str:
+    """What the time of a choice is made of, where that is above the target."""
+    (m, n, k), compute, least = PRODUCT, t.terms["compute"] / US, max(t.terms.values()) / US
+    above = {"first and last trip": t.excess["first trip"] + t.excess["last trip"],
+             "wait-out and port queue": t.excess["wait-out"] + t.excess["port queue"] + t.excess["order"]}
+    cause = max(above, key=lambda name: above[name])
+    said = []
+    if t.bound == "latency":
+        said.append(f"It is latency-bound: {least:.1f} µs.")
+    elif t.bound == "bandwidth":
+        said.append(f"It is bandwidth-bound: x is read {many(n // bn, 'time')}, w {many(m // bm, 'time')}.")
+    elif compute <= TARGET:
+        said.append(f"Its bounds would allow {least:.1f} µs; {cause} cost {above[cause] / US:.1f} µs on top.")
+    if compute > TARGET:
+        said.append(f"The core alone takes {compute:.1f} µs: it adds to each sum {many(k // bk, 'time')}.")
+    return " ".join(said)
 
 
 def product_timeline(bm: int, bn: int, bk: int, depth: int) -> pl.Timeline:

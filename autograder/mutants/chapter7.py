@@ -170,7 +170,7 @@ WRONG = {
     ],
     "7.5": [
         ("the largest that fits", (512, 512, 2), "port queue"),
-        ("large blocks and one more slot", (512, 512, 3), "before the first step"),
+        ("large blocks and one more slot", (512, 512, 3), "a smaller height gains most"),
         ("larger still", (1024, 1024, 2), "does not fit"),
         ("small blocks", (128, 128, 2), "latency-bound"),
         ("one slot has the shortest fill", (512, 512, 1), "latency-bound"),
