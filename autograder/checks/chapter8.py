@@ -193,7 +193,8 @@ def hit_the_target(answer: Handle, trial: Trial) -> None:
                           "sum: bm·bn of 4 bytes.")
     t = product_timeline(bm, bn, bk, depth)
     if t.total > TARGET * US:
-        helps, _ = what_helps((bm, bn, bk, depth), ("bm", "bn", "bk"), lambda c: product_timeline(*c).total, may_be_chosen)
+        helps, _ = what_helps((bm, bn, bk, depth), ("bm", "bn", "bk"), lambda c: product_timeline(*c).total,
+                              may_be_chosen)
         raise Wrong("Right, but too slow.", got=f"{choice}: {t.total / US:.1f} µs", expected=f"at most {TARGET:g} µs",
                     nudge=f"{why_slow(t, bm, bn, bk)} {helps}".strip())
 
