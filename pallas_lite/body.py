@@ -51,7 +51,8 @@ def _axis_of(axis, what):
         raise PallasLiteError(f"pl.{what}({axis}) is only meaningful inside a kernel that pallas_call runs.")
     ids, grid, _ = position
     if not isinstance(axis, int) or not -len(grid) <= axis < len(grid):
-        raise SpecError(f"pl.{what}({axis!r}): the grid {grid} has axes 0 to {len(grid) - 1}.")
+        raise SpecError(f"pl.{what}({axis!r}): the grid {grid} has "
+                        f"{f'axes 0 to {len(grid) - 1}' if grid else 'no axes'}.")
     return ids[axis], grid[axis]
 
 
@@ -248,7 +249,7 @@ class Body:
         return {i: v for i, v in enumerate(new) if self.written[i]}, {i: past_end[i] for i in self.moving}
 
     def step(self, t: int, values: list[np.ndarray]) -> list[np.ndarray]:
-        """Run step t on NumPy values; returns each ref's new value. An access past the end raises SpecError."""
+        """Run step t on NumPy values; returns each ref's new value. An access past the end raises BlockIndexError."""
         changed, past_end = self._step([np.int32(i) for i in self.indices[t]], values)
         for i, bad in past_end.items():
             if bad:

@@ -23,6 +23,7 @@ from .traced import Traced
 Kernel: TypeAlias = Callable[..., None]
 OnHazard: TypeAlias = Literal["warn", "raise", "ignore"]
 Backend: TypeAlias = Literal["simulate", "xla"]
+KEPT = 64  # traces of one call: each other value of its prefetched scalars makes one
 _observers: contextvars.ContextVar[tuple["Calls", ...]] = contextvars.ContextVar("observers of calls", default=())
 _looking: contextvars.ContextVar[bool] = contextvars.ContextVar("first_call looks for one", default=False)
 
@@ -97,7 +98,7 @@ class Call:
     compiler_params: object
     on_hazard: OnHazard
     backend: Backend | None
-    _traces: dict = field(default_factory=dict, init=False, compare=False, repr=False)  # by shapes, dtypes
+    _traces: dict = field(default_factory=dict, init=False, compare=False, repr=False)  # by shapes, dtypes, scalars
 
     def __call__(self, *arrays: Any) -> Any:
         """The values that the hardware would give. Hazards are reported, as `on_hazard` says."""
@@ -136,6 +137,8 @@ class Call:
             if seed is not None and traced.parallel and not traced.manual and not traced.blocks_from_scalars:
                 traced = traced.other_order(np.random.default_rng(seed))
             self._traces[key] = traced
+            if len(self._traces) > KEPT:
+                del self._traces[next(iter(self._traces))]
         return self._on_values(key, flat)
 
     @property
@@ -237,7 +240,8 @@ class Calls(list[Traced]):
 def observe_calls(run: bool = True) -> Iterator[Calls]:
     """Collects the trace of every pallas_call made inside.  with observe_calls() as calls: f(x)
 
-    With `run=False` calls outside of jax.jit give zeros instead of running.
+    Not of one under jax.jit whose prefetched scalars are traced: its blocks are not known. With `run=False` calls
+    outside of jax.jit give zeros instead of running.
     """
     calls = Calls(run)
     token = _observers.set((*_observers.get(), calls))

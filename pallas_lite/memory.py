@@ -1,4 +1,5 @@
 """memory: what a simulated machine is free to choose: what memory holds at first, and when copies land."""
+import numbers
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,7 +36,7 @@ class InterpretParams:
         if self.out_of_bounds_reads not in ("raise", "uninitialized"):
             raise SpecError(f'out_of_bounds_reads={self.out_of_bounds_reads!r}: choose "raise" or "uninitialized".')
         if self.uninitialized_memory not in ("nan", "zero", "random") and not isinstance(
-                self.uninitialized_memory, (int, float)):
+                self.uninitialized_memory, numbers.Real):
             raise SpecError(f'uninitialized_memory={self.uninitialized_memory!r}: choose "nan", "zero", "random" or '
                             "a number.")
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from .engines.record import Visits
+from .errors import many
 from .memory import FILLINGS, filling
 from .schedule import CODE, IN_START, OUT_START
 from .verify import Hazard
@@ -214,7 +215,7 @@ def where(name: str, mask: np.ndarray) -> str:
     if mask.ndim == 1:
         edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
         runs = [f"{name}[{a}:{b}]" for a, b in edges.reshape(-1, 2)[:3]]
-        return " and ".join(runs) + (f" and {len(edges) // 2 - 3} more runs" if len(edges) > 6 else "")
+        return " and ".join(runs) + (f" and {many(len(edges) // 2 - 3, 'more run')}" if len(edges) > 6 else "")
     axes = range(mask.ndim)
     spans = [np.flatnonzero(mask.any(axis=tuple(d for d in axes if d != axis))) for axis in axes]
     box = ", ".join(f"{s[0]}:{s[-1] + 1}" for s in spans)
@@ -223,7 +224,7 @@ def where(name: str, mask: np.ndarray) -> str:
 
 
 def _bits(value: np.ndarray) -> np.ndarray:
-    return value if value.dtype == bool else value.view(f"u{value.dtype.itemsize}")
+    return value if value.dtype == bool else value.view(f"V{value.dtype.itemsize}")
 
 
 def visit(x, mask: np.ndarray) -> range:

@@ -187,7 +187,7 @@ class Schedule:
         return next(x for x in self.operands if x.name == name)
 
     def copies(self, operand: str) -> int:
-        """How many copies of an operand were started: 1 + the number of times its block index changes."""
+        """How many copies of an operand are started; of a grid's: 1 + the number of times its block index changes."""
         c, number = self.columns, [x.name for x in self.operands].index(operand)
         return int((_starts(c) & (c.operand == number)).sum())
 

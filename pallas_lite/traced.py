@@ -57,7 +57,8 @@ class Traced:
 
     def in_order(self, order: list[int]) -> "Traced":
         """The same call with its steps in another order: `order` numbers them as they run now."""
-        arrays = (x if x.stays_in_hbm else replace(x, blocks=[tuple(x.blocks[t]) for t in order]) for x in self.arrays)
+        arrays = (x if x.stays_in_hbm else replace(x, blocks=[*map(tuple, np.asarray(x.blocks)[order].tolist())])
+                  for x in self.arrays)
         other = replace(self, arrays=tuple(arrays), indices=[self.indices[t] for t in order])
         if "body" in vars(self):  # traced already: the order does not matter to that
             vars(other)["body"] = self.body.at(other.indices)

@@ -44,6 +44,7 @@ RUN_BY = {  # a command, from its beginning -> what runs it
     r"nbgrader (export|db student remove)": "tests/course/test_gradebook.py",
     r"nbgrader generate_feedback": "tests/browser/test_formgrader.py",  # by the button, which does the same
     r"createdb|echo 'c\.CourseDirectory": "tests/course/test_postgres.py",
+    r"python tools/figures\.py": "tests/test_docs.py",
     r"python -m tools\.record_ptx": "not in CI: it writes a file, which tests/unit/test_chapter10.py reads",
     r"nbgrader (collect|release_feedback|fetch_feedback)": "not in CI: nbgrader's exchange, as docs/grading.md says",
     r"for (unit|student|file) in": "tests/autograder/test_layouts.py",

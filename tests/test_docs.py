@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import pallas_lite as pl
 from benchmarks import _pages
+from tools import figures
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -82,3 +84,18 @@ def test_every_table_that_was_measured_stands_on_a_page():
     for path in _pages.RESULTS.glob("*.json"):
         unseen = set(json.loads(path.read_text(encoding="utf-8"))["tables"]) - _pages.shown(path.stem)
         assert not unseen, f"no page shows {unseen} of {path.name}"
+
+
+def test_the_picture_of_the_readme_says_what_its_alternative_text_says():
+    one, two = (pl.timeline(pl.record(loop, 6, depth=depth)) for loop, depth in
+                ((figures.one_buffer, 1), (figures.two_buffers, 2)))
+    one, two = ((f"{t.total * 1e6:.0f} µs", f"{t.utilisation * 100:.0f} %") for t in (one, two))
+    said = (f"The same six steps with one buffer, {one[0]} and the core busy {one[1]}, and with two buffers, {two[0]} "
+            f"and {two[1]}")
+    assert f"![{said}](docs/pipeline.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_picture_of_the_readme_is_drawn_anew_as_it_is(tmp_path):
+    figures.main(tmp_path / "now.svg")
+    now, kept = ((path).read_text(encoding="utf-8") for path in (tmp_path / "now.svg", ROOT / "docs" / "pipeline.svg"))
+    assert now.count("<path") == kept.count("<path"), "draw it again, and look at it: .venv/bin/python tools/figures.py"

@@ -234,7 +234,8 @@ def read_chapter(path: Path, root: Path, exercises: Mapping[str, Any]) -> Chapte
             elif call := hidden_call(cell.source, check):
                 cell.source += f"\n### BEGIN HIDDEN TESTS\n{call}\n### END HIDDEN TESTS"
             else:
-                problem(index, f'the check cell must end with check("{check}", …), whose score nbgrader reads')
+                problem(index, f'the check cell must end with check("{check}", …), on the answer and keywords: '
+                        "nbgrader reads its score")
         elif cell.cell_type == "markdown" and answered:
             list(answered.values())[-1].extend(HINTS.findall(cell.source))
         if tags:
@@ -268,7 +269,7 @@ def hidden_call(source: str, number: str) -> str | None:
     except SyntaxError:
         return None
     match last:
-        case [ast.Expr(ast.Call(func=ast.Name("check"), args=[ast.Constant(value), *_]) as call)] if value == number:
+        case [ast.Expr(ast.Call(func=ast.Name("check"), args=[ast.Constant(value), _]) as call)] if value == number:
             call.keywords.append(ast.keyword("hidden", ast.Constant(True)))
             return ast.unparse(call)
     return None

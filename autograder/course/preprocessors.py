@@ -82,7 +82,8 @@ def _assigned(tree: ast.Module, begin: int, end: int) -> list[str]:
             names |= dict.fromkeys(part.id for target in targets for part in ast.walk(target)
                                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
     if not names:
-        raise HoleError("a solution region at top level must assign the names that learners fill in", begin)
+        raise HoleError("a solution region at top level must assign the names that learners fill in, outside of any "
+                        "for, if or with: what is inside those is working", begin)
     return [name for name in names if name not in read] or list(names)
 
 

@@ -33,6 +33,10 @@ class Lowered:
         """The program compiled for a chip on this machine, which needs no such chip."""
         raise NotImplementedError
 
+    def summary(self) -> str:
+        """The program's copies and waits, one a line, each beside what it is in the schedule."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class Compiled:

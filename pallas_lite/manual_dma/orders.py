@@ -21,7 +21,7 @@ def both(traced, found, run, values=None) -> list[Hazard]:
         wrong = [(h.message, h.step) for h in other.hazards if h.kind in RACES]
     except PallasLiteError as error:
         wrong = [(str(error.__cause__ or error), 0)]  # the cause is without traced.STAND_INS
-    for message, step in wrong:  # the first: others may follow from it
+    for message, step in wrong[:1]:  # others may follow from it
         what = f"where the steps of parallel axis {' and '.join(map(str, traced.parallel))} run backwards, {message}"
         mend = ('Mark the axis "arbitrary" in dimension_semantics, or let each step start the copies that it waits '
                 "for, and wait for those that it starts.")

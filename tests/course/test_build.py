@@ -125,6 +125,8 @@ WRONG = {  # slip: text, what stands in its place, line of the message (None: of
     "a check without exercise": (ANSWER, "# %%", line_of(ANSWER), "'BEGIN SOLUTION' outside an exercise"),
     "an exercise without check": (CHECK, "# %%", None, 'exercise 2.2 has no `# %% check="2.2"` cell'),
     "a check of something else": (CALL, 'check("2.1", slot)', line_of(CHECK), 'end with check("2.2", …)'),
+    "a check of nothing": (CALL, 'check("2.2")', line_of(CHECK), 'end with check("2.2", …), on the answer and'),
+    "a check of two things": (CALL, 'check("2.2", slot, slot)', line_of(CHECK), "on the answer and keywords"),
     "a check that shows nothing": (CALL, f"result = {CALL}", line_of(CHECK), 'end with check("2.2"'),
     "hidden tests by hand": (CALL, 'check("2.2", slot, hidden=True)', line_of(CHECK), "remove 'hidden=True'"),
     "two hints": ("<summary>Hint 3: almost the answer</summary>The remainder", "The remainder", None,
@@ -216,6 +218,7 @@ def test_holes(source, expected):
 @pytest.mark.parametrize("source, expected", [
     ("if True:\n    ### BEGIN SOLUTION\n    x = 1\n    ### END SOLUTION", "must be inside a function"),
     ("### BEGIN SOLUTION\nprint(1)\n### END SOLUTION", "must assign the names"),
+    ("### BEGIN SOLUTION\nfor i in (1, 2):\n    x = i\n### END SOLUTION", "outside of any for, if or with"),
     ("### BEGIN SOLUTION\ndef f():\n    pass\n### END SOLUTION", "covers all of `f`"),
     ("### BEGIN SOLUTION\n# later\n### END SOLUTION", "region is empty"),
     ("x = 1\n### END SOLUTION", "without a ### BEGIN SOLUTION"),

@@ -11,6 +11,7 @@ from jax.experimental.pallas import tpu as upstream_tpu
 
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
+from pallas_lite.call import KEPT
 from tests.corpus import load_all
 from tests.corpus.test_corpus import compare, compile_quickly, upstream_result  # noqa: F401  a fixture
 
@@ -226,3 +227,29 @@ def test_a_kernel_under_jit_is_the_kernel_and_keeps_its_name_and_its_other_decor
         return pl.pallas_call(add_one, shape(16, 12), grid=(2,), in_specs=[rows], out_specs=rows, **more)
     agree(build, X)
     assert build(pl, pltpu).name == "add_one"
+
+
+def test_the_widest_numbers_are_reported_on_too():
+    def add(x_ref, o_ref):
+        o_ref[...] += x_ref[...]
+    with jax.enable_x64(True):
+        block = pl.BlockSpec((4,), lambda i: (i,))
+        f = pl.pallas_call(add, shape(8, dtype=jnp.complex128), grid=(2,), in_specs=[block], out_specs=block)
+        with pytest.warns(pl.HazardWarning, match="reads o before it has written it"):
+            f(jnp.ones(8, jnp.complex128))
+
+
+def test_a_call_keeps_so_many_traces_and_no_more():
+    def copy(at_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+    spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(2,), out_specs=pl.BlockSpec(*ROWS),
+                                        in_specs=[pl.BlockSpec((8, 12), lambda i, at: (at[i], 0))])
+    f = pl.pallas_call(copy, shape(16, 12), grid_spec=spec)
+    for n in range(KEPT + 5):
+        f.trace(np.array([n % 2, 0, n], np.int32), X)
+    assert len(f._traces) == KEPT
+
+
+@pytest.mark.parametrize("number", [np.float32(0), np.int32(3), np.float64(1), 2, True])
+def test_any_number_may_stand_for_memory_that_was_never_written(number):
+    assert pltpu.InterpretParams(uninitialized_memory=number).uninitialized_memory == number

@@ -34,4 +34,4 @@ def test_it_says_what_it_is(path, thing):
     text = inspect.getdoc(thing) or ""
     # A dataclass without a docstring of its own gets its signature for one.
     written = not (dataclasses.is_dataclass(thing) and text.startswith(thing.__name__ + "("))
-    assert len(text.split()) >= 3 and written
+    assert len(text.split()) >= 3 and written, "it needs a docstring: what it does, shapes, units, errors"

@@ -22,15 +22,17 @@ def test_every_number_of_a_real_machine_names_publisher_and_document_or_is_marke
             continue
         numbers = {"alpha", "beta", "flops", "matmul_flops", "sram_bytes", "physical_sram_bytes",
                    *(f"vector {d}" for d in m.vector), *(f"matrix {d}" for d in m.matrix)}
-        assert set(m.sources) == numbers
+        assert numbers - {"physical_sram_bytes"} <= set(m.sources) <= numbers
         for number, source in m.sources.items():
-            assert "assumed" in source or any(p in source for p in PUBLISHERS), (m.name, number)
+            assert "assumed" in source or any(p in source for p in PUBLISHERS), (
+                f"{m.name}, {number}: name the publisher (a new one goes into PUBLISHERS) and the document, or "
+                "say assumed")
     assert all("assumed" in m.sources["alpha"] for m in MACHINES if m is not TOY)
 
 
 def test_there_is_one_row_a_number():
     keys = re.findall(r"(?m)^([^|\n]+\|[^|]+)\|", hardware.TABLE)
-    assert len(keys) == len(set(keys)) == 47
+    assert len(keys) == len(set(keys)) >= 47
 
 
 def test_one_kernel_may_use_less_sram_than_there_is():
@@ -38,7 +40,7 @@ def test_one_kernel_may_use_less_sram_than_there_is():
     assert [m.sram_bytes for m in (TPU_V5E, TPU_V5P, TPU_V6E)] == [16 * mib, 16 * mib, 32 * mib]
     assert [m.sram_bytes for m in (A100, H100, H200)] == [163 * kib, 227 * kib, 227 * kib]
     for m in MACHINES:
-        assert m is TOY or m.sram_bytes < m.physical_sram_bytes
+        assert m.sram_bytes <= m.physical_sram_bytes or not m.physical_sram_bytes, m.name
     assert TPU_V5P.physical_sram_bytes == 64 * mib - 64 * 2**10  # 63.94 MiB
     assert "96 MB" in TPU_V5P.sources["physical_sram_bytes"]  # what the tutorial says
 

@@ -46,7 +46,8 @@ def test_every_name_of_pallas_is_here_or_says_the_nearest_way(module, name):
 def test_no_stray_names(module):
     ours, upstream = PAIRS[module]
     rooms = {m.name for m in pkgutil.iter_modules(pl.__path__)} if module == "pl" else set()
-    assert public(ours) - public(upstream) - rooms - set(OTHER_VERSIONS[module]) == OURS[module] - rooms
+    assert public(ours) - public(upstream) - rooms - set(OTHER_VERSIONS[module]) == OURS[module] - rooms, \
+        "a public name that Pallas has not: give it Pallas' name, hide it behind a _, or put it into OURS"
 
 
 def test_what_draws_is_imported_when_something_is_drawn():
