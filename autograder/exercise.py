@@ -65,7 +65,7 @@ class Trial:
     """One run of a check: how hard to look, and where its numbers come from.
 
     The visible check uses the same numbers each time, so that a learner can work on a failing case. Hidden trials take
-    fresh secret ones, so that knowing this file does not help.
+    fresh secret ones, so that knowing this file does not help. Whoever passes them is asked the visible ones, too.
     """
 
     number: str

@@ -123,7 +123,8 @@ def insist_blocks(call: KernelCall, block, shape, case: str) -> None:
 
 def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, case: str, slips=(),
                   sources: Callable[[tuple[int, ...]], Sequence[tuple[int, ...]]] | None = None,
-                  so_far: Callable[[Sequence[int]], np.ndarray] | None = None) -> None:
+                  so_far: Callable[[Sequence[int]], np.ndarray] | None = None,
+                  close: tuple[float, float] = (1e-5, 1e-5)) -> None:
     """The values of an output are right; else says which step left the first wrong block, and what it made it from.
 
     `slips`: (the output that a known slip gives, what to say of it); the first that the wrong cell agrees with counts.
@@ -131,6 +132,7 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
     `sources`: the block of each input that belongs to a block of the output. Without it, an input as large as the
     output goes block by block with it, if there is one output.
     `so_far`: what a block of the output should hold once these steps of its visit are done.
+    `close`: how much values may differ, relative and absolute.
     """
     out = call.outputs[which]
     block_shape, schedule = sizes(out), schedule_of(call)
@@ -139,9 +141,9 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
                     nudge=hazards[0].mend)
     if not isinstance(result, np.ndarray) or result.shape != expected.shape:
         same_array(result, expected, case=case)
-    bad = ~np.isclose(result.astype(np.float64), expected.astype(np.float64), rtol=1e-5, atol=1e-5)
+    bad = ~np.isclose(result.astype(np.float64), expected.astype(np.float64), *close)
     if not bad.any():
-        return insist_made_by(call, which, expected, case)
+        return insist_made_by(call, which, expected, case, *close)
     found = visits(out)  # (first step, block) of each visit
     cell = {}  # block -> its first wrong cell
     for index in np.argwhere(bad):

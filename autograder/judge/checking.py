@@ -67,6 +67,8 @@ def judge(found: Exercise, answer: Handle, trial: Trial) -> Result:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found.run(answer, trial)
+            if trial.hidden:  # and on the notebook's own cases, so that no luck of fresh numbers makes it milder
+                found.run(answer, Trial(trial.number, student=trial.student))
     except Wrong as wrong:
         return result("wrong", wrong.what, case=show(wrong.case), got=show(wrong.got), expected=show(wrong.expected),
                       nudge=wrong.nudge or NO_RETURN * answer.gave_none, schedule=wrong.schedule,

@@ -78,10 +78,11 @@ class Handle:
         told, values = (data.get("schedule"), data.get("values")) if isinstance(data, dict) else (None, None)
         return _believed(told, len(blocks), 2, {}), values
 
-    def kernel(self, *arrays: Any) -> "KernelRun":
+    def kernel(self, *arrays: Any, filling: str | float = "nan") -> "KernelRun":
         """Calls the learner's function on jax arrays; returns its result and every pallas_call that it made.
 
         The calls are replayed (replay.py): their results are what the kernel makes of the blocks that it asked for.
+        `filling`: what memory holds in a replay that nobody wrote; another one tells what came from there.
         """
         plan = self.ask("plan", *decoys(arrays))
         with _reading_calls():
@@ -90,7 +91,8 @@ class Handle:
                 return KernelRun(data["result"], tuple(map(KernelCall.from_plain, data["calls"])), _count(data["made"]))
             calls, made = tuple(map(KernelCall.from_plain, plan["calls"])), _count(plan["made"])
         left_by: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
-        results = replay(plan["calls"], calls, arrays, lambda *step: self.ask("body", *step), left_by)
+        results = replay(plan["calls"], calls, arrays, lambda *step: self.ask("body", *step), left_by,
+                         filling)
         calls = tuple(dataclasses.replace(c, results=r, replayed=bool(r), left_by=tuple(
             left_by[k, t] for t in range(c.steps) if (k, t) in left_by))
             for k, (c, r) in enumerate(zip(calls, results, strict=True)))

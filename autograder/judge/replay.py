@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pallas_lite import PallasLiteError
+from pallas_lite import InterpretParams, PallasLiteError
 from pallas_lite.engines.record import record
 from pallas_lite.engines.simulate import simulate
 from pallas_lite.specs import VMEM, Operand, Scratch
@@ -31,11 +31,12 @@ def decoys(arrays) -> list[Any]:
             for a in arrays]
 
 
-def replay(told: list[dict], calls: tuple, arrays: tuple, ask, left_by: dict | None = None
-           ) -> list[tuple[np.ndarray, ...]]:
+def replay(told: list[dict], calls: tuple, arrays: tuple, ask, left_by: dict | None = None,
+           filling: str | float = "nan") -> list[tuple[np.ndarray, ...]]:
     """The outputs of each call; none where what was told cannot be followed. `ask(call, step, values)` runs a step.
 
     `left_by`, if given, gets what each step of a short call leaves in its blocks of the outputs: by (call, step).
+    `filling`: what memory holds that nobody wrote, as InterpretParams(uninitialized_memory=…) takes it.
     """
     made: list[tuple[np.ndarray, ...]] = []
     left, visits = MOST_STEPS, MOST_VISITS
@@ -47,14 +48,14 @@ def replay(told: list[dict], calls: tuple, arrays: tuple, ask, left_by: dict | N
                 made.append(())
                 continue
             keep = left_by if call.steps <= MOST_LOOKED_INTO else None
-            made.append(_one(data, call, arrays, made, lambda *step, k=k: ask(k, *step), k, keep))
+            made.append(_one(data, call, arrays, made, lambda *step, k=k: ask(k, *step), k, keep, filling))
         except (PallasLiteError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError,
                 wire.NotPlain):  # the last: no message can hold its refs
             made.append(())
     return made
 
 
-def _one(data, call, arrays, made, ask, k, keep):
+def _one(data, call, arrays, made, ask, k, keep, filling):
     operands = _operands(data, call)
     inputs = [x for x in operands if not x.is_output]
     values = {x.array: _given(source, x, arrays, made) for x, source in zip(inputs, data["takes"], strict=True)}
@@ -76,7 +77,8 @@ def _one(data, call, arrays, made, ask, k, keep):
         if keep is not None:
             keep[k, step] = tuple(np.array(v) for v in new[len(inputs):len(operands)])
         return new
-    done = simulate(record(call.steps, operands), operands, values, body, extras=extras)
+    done = simulate(record(call.steps, operands), operands, values, body,
+                    InterpretParams(uninitialized_memory=filling), extras=extras)
     return tuple(done[x.array] for x in operands if x.is_output)
 
 

@@ -88,15 +88,17 @@ def update_without_keepdims(m, total, acc, block, values):
     return new, total * shrink + weights.sum(axis=1), acc * shrink + weights @ values
 
 
-def make_attention(*, scale=True, init="first", divide=True, rescale=True, each=False, order="ij", out="last",
-                   start_at=-jnp.inf, map_of_keys=lambda i, j: (j, 0), maximum=True):
+def make_attention(*, scale=math.sqrt, init="first", divide=True, rescale=(True, True), each=False, order="ij",
+                   out="last", start_at=-jnp.inf, map_of_keys=lambda i, j: (j, 0),
+                   map_of_result=lambda i, j: (i, 0), maximum="all", keep_m=True):
     """Attention with one part replaced."""
     def attention(q, k, v, bq, bk):
         n, d = q.shape
         inner = 1 if order == "ij" else 0
 
         def kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
-            first = pl.program_id(inner) == 0 if init == "first" else pl.program_id(inner) >= 0
+            first = {"first": pl.program_id(inner) == 0, "first queries": pl.program_id(1 - inner) == 0}.get(
+                init, pl.program_id(inner) >= 0)
 
             def start():
                 m_ref[...] = jnp.full_like(m_ref, start_at)
@@ -108,27 +110,35 @@ def make_attention(*, scale=True, init="first", divide=True, rescale=True, each=
                 pl.when((pl.program_id(0) == 0) & (pl.program_id(1) == 0))(start)
             else:
                 pl.when(first)(start)
-            s = jnp.dot(q_ref[...], k_ref[...].T) / (math.sqrt(d) if scale else 1)
-            new = jnp.maximum(m_ref[...], s.max(axis=1, keepdims=True)) if maximum else m_ref[...]
-            w, shrink = jnp.exp(s - new), jnp.exp(m_ref[...] - new)
+            s, old = jnp.dot(q_ref[...], k_ref[...].T) / scale(d), m_ref[...]
+            here = s.max(axis=1, keepdims=True)
+            new = {"all": jnp.maximum(old, here), "block": here, "none": old}[maximum]
+            w, shrink = jnp.exp(s - new), jnp.exp(old - new)
             if each:
                 acc_ref[...] += jax.nn.softmax(s, axis=1) @ v_ref[...] / (n // bk)
                 l_ref[...] = jnp.ones_like(l_ref)
             else:
-                acc_ref[...] = acc_ref[...] * (shrink if rescale else 1) + w @ v_ref[...]
-                l_ref[...] = l_ref[...] * shrink + w.sum(axis=1, keepdims=True)
-            m_ref[...] = new
+                l_ref[...] = l_ref[...] * (shrink if rescale[0] else 1) + w.sum(axis=1, keepdims=True)
+                acc_ref[...] = acc_ref[...] * (shrink if rescale[1] else 1) + w @ v_ref[...]
+            if keep_m:
+                m_ref[...] = new
 
-            @pl.when(pl.program_id(inner) == (n // bk - 1 if out == "last" else 0))
+            @pl.when({"last": pl.program_id(inner) == n // bk - 1, "first": pl.program_id(inner) == 0,
+                      "last queries": pl.program_id(0) == n // bq - 1, "never": pl.program_id(0) < 0}[out])
             def _():
                 o_ref[...] = acc_ref[...] / l_ref[...] if divide else acc_ref[...]
         of = {"ij": (lambda i, j: (i, 0), map_of_keys), "ji": (lambda j, i: (i, 0), lambda j, i: (j, 0))}[order]
         queries, keys = pl.BlockSpec((bq, d), of[0]), pl.BlockSpec((bk, d), of[1])
+        results = pl.BlockSpec((bq, d), map_of_result) if order == "ij" else queries
         grid = (n // bq, n // bk) if order == "ij" else (n // bk, n // bq)
         scratch = [pltpu.VMEM((bq, w), jnp.float32) for w in (1, 1, d)]
-        return pl.pallas_call(kernel, q, grid=grid, in_specs=[queries, keys, keys], out_specs=queries,
+        return pl.pallas_call(kernel, q, grid=grid, in_specs=[queries, keys, keys], out_specs=results,
                               scratch_shapes=scratch)(q, k, v)
     return attention
+
+
+def unscaled(d):
+    return 1
 
 
 def plain_attention(q, k, v, *_):
@@ -154,7 +164,7 @@ def two_calls(q, k, v, bq, bk):
     def double(x_ref, o_ref):
         o_ref[...] = x_ref[...] / math.sqrt(q.shape[1])
     q = pl.pallas_call(double, q)(q)
-    return make_attention(scale=False)(q, k, v, bq, bk)
+    return make_attention(scale=unscaled)(q, k, v, bq, bk)
 
 
 def attention_in_the_output(q, k, v, bq, bk):
@@ -178,9 +188,10 @@ def attention_in_the_output(q, k, v, bq, bk):
                           scratch_shapes=scratch)(q, k, v)
 
 
-def make_causal(*, map_of_keys=lambda i, j: (jnp.minimum(i, j), 0), keep=lambda key, query: key <= query, at_end=False,
-                skip=True, nothing=-1e30, needs=lambda j, i: j <= i):
-    """Causal attention with one part replaced."""
+def make_causal(*, map_of_keys=lambda i, j: (jnp.minimum(i, j), 0), keep=lambda key, query, b: key <= query,
+                at_end=False, skip=True, nothing=-1e30, needs=lambda j, i: j <= i, start_at=-1e30, scale=math.sqrt,
+                maximum=jnp.maximum, out=lambda j, i: j == i, turned=False):
+    """Causal attention with one part replaced. With `nothing` -inf, a row without a key gives nan, as in plain code."""
     def causal(q, k, v, b):
         n, d = q.shape
 
@@ -189,24 +200,26 @@ def make_causal(*, map_of_keys=lambda i, j: (jnp.minimum(i, j), 0), keep=lambda 
 
             @pl.when(j == 0)
             def _():
-                m_ref[...] = jnp.full_like(m_ref, -1e30)
+                m_ref[...] = jnp.full_like(m_ref, start_at)
                 l_ref[...] = jnp.zeros_like(l_ref)
                 acc_ref[...] = jnp.zeros_like(acc_ref)
 
             @pl.when(needs(j, i) if skip else (j >= 0))
             def _():
-                s = jnp.dot(q_ref[...], k_ref[...].T) / math.sqrt(d)
-                query = i * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 0)
-                key = j * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 1)
-                allowed = keep(key, query)
+                s = jnp.dot(q_ref[...], k_ref[...].T) / scale(d)
+                query = i * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 1 if turned else 0)
+                key = j * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 0 if turned else 1)
+                allowed = keep(key, query, b)
                 s = jnp.where(allowed, s, nothing)
-                new = jnp.maximum(m_ref[...], s.max(axis=1, keepdims=True))
-                w, shrink = jnp.where(allowed | (s > -1e29), jnp.exp(s - new), 0), jnp.exp(m_ref[...] - new)
+                new = maximum(m_ref[...], s.max(axis=1, keepdims=True))
+                w, shrink = jnp.exp(s - new), jnp.exp(m_ref[...] - new)
+                if nothing != -jnp.inf:
+                    w = jnp.where(allowed | (s > -1e29), w, 0)
                 m_ref[...] = new
                 l_ref[...] = l_ref[...] * shrink + w.sum(axis=1, keepdims=True)
                 acc_ref[...] = acc_ref[...] * shrink + w @ v_ref[...]
 
-            @pl.when(j == (pl.num_programs(1) - 1 if at_end else i))
+            @pl.when(j == pl.num_programs(1) - 1 if at_end else out(j, i))
             def _():
                 o_ref[...] = acc_ref[...] / l_ref[...]
         queries, keys = pl.BlockSpec((b, d), lambda i, j: (i, 0)), pl.BlockSpec((b, d), map_of_keys)
@@ -216,8 +229,8 @@ def make_causal(*, map_of_keys=lambda i, j: (jnp.minimum(i, j), 0), keep=lambda 
     return causal
 
 
-def by_the_block(key, query):
-    return key // 8 <= query // 8
+def by_the_block(key, query, b):
+    return key // b <= query // b
 
 
 def triangle_walked_flat(q, k, v, b):
@@ -287,18 +300,28 @@ WRONG = {
         ("one block is a pipeline", whole_attention, "lock of"),
         ("all keys at once", keys_in_one_block, "goes by blocks of keys"),
         ("two kernels are as good as one", two_calls, "one is to do all"),
-        ("the scores are the dot products", make_attention(scale=False), "divided by √d"),
+        ("the scores are the dot products", make_attention(scale=unscaled), "divided by √d"),
         ("acc is the result", make_attention(divide=False), "not divided by l"),
         ("scratch starts as zero", make_attention(init="never"), "set up"),
         ("set up at every step", make_attention(init="every"), "Only the last block"),
         ("set up once for the whole call", make_attention(init="whole call"), "anew for each block"),
         ("a maximum starts at 0", make_attention(start_at=0.0), "start at −inf"),
-        ("exp needs no maximum", make_attention(start_at=0.0, maximum=False), "maximum is taken off"),
+        ("exp needs no maximum", make_attention(start_at=0.0, maximum="none"), "maximum is taken off"),
         ("keys go with the queries", make_attention(map_of_keys=lambda i, j: (i, 0)), "index map of k"),
-        ("only l is rescaled", make_attention(rescale=False), "acc is not rescaled"),
+        ("only l is rescaled", make_attention(rescale=(True, False)), "acc is not rescaled"),
         ("a mean of softmaxes is a softmax", make_attention(each=True), "on its own"),
         ("the order of the axes does not matter", make_attention(order="ji"), ""),
-        ("the first block already has the result", make_attention(out="first"), "by hand"),
+        ("the first block already has the result", make_attention(out="first"), "Only the first block of keys"),
+        ("the scores are divided by d", make_attention(scale=float), "divided by d. It should"),
+        ("a maximum is the block's own", make_attention(maximum="block"), "larger of that and m"),
+        ("the result needs no writing", make_attention(out="never"), "never writes o[0, 0]"),
+        ("the result is written at the last block of queries", make_attention(out="last queries"),
+         "never writes o[0, 0]"),
+        ("m needs no writing", make_attention(keep_m=False), "never get its new value"),
+        ("the factor is made of the new m", make_attention(rescale=(False, False)), "with the m of before"),
+        ("only acc is rescaled", make_attention(rescale=(False, True)), "l is not rescaled"),
+        ("set up while the first queries are there", make_attention(init="first queries"), "set up"),
+        ("the result goes with the keys", make_attention(map_of_result=lambda i, j: (j, 0)), "index map"),
     ],
     "11.4": [("one number answers all", 12, "2 answers in a row")],
     "11.5": [
@@ -312,19 +335,37 @@ WRONG = {
     ],
     "11.6": [
         ("the kernel calls the copies off", make_causal(map_of_keys=lambda i, j: (j, 0)), "cannot call off"),
-        ("nothing is masked", make_causal(keep=lambda key, query: key >= 0, skip=False,
+        ("nothing is masked", make_causal(keep=lambda key, query, b: key >= 0, skip=False,
                                           map_of_keys=lambda i, j: (j, 0), at_end=True), "Nothing is masked"),
         ("whole blocks are enough", make_causal(keep=by_the_block), "diagonal block"),
         ("0 is as good as nothing", make_causal(nothing=0.0), "exp(0) is 1"),
         ("the diagonal block is not needed", make_causal(needs=lambda j, i: j < i), "on the diagonal is left out"),
         ("the larger of the two", make_causal(map_of_keys=lambda i, j: (jnp.maximum(i, j), 0)), "index map of k"),
-        ("a query sees only what was before", make_causal(keep=lambda key, query: key < query), "key ≤ query"),
-        ("a query does not see itself", make_causal(keep=lambda key, query: (key < query) | (key + query == 0)),
+        ("a query sees only what was before", make_causal(keep=lambda key, query, b: key < query), "key ≤ query"),
+        ("a query does not see itself", make_causal(keep=lambda key, query, b: (key < query) | (key + query == 0)),
          "key ≤ query"),
-        ("the mask looks forward", make_causal(keep=lambda key, query: key >= query, skip=False,
+        ("the mask looks forward", make_causal(keep=lambda key, query, b: key >= query, skip=False,
                                                map_of_keys=lambda i, j: (j, 0), at_end=True), "wrong way round"),
         ("back to block 0 when there is nothing to do", make_causal(
             map_of_keys=lambda i, j: (jnp.where(j <= i, j, j % 2), 0)), ""),
+        ("−10 is as good as nothing", make_causal(nothing=-10.0), "still counts"),
+        ("−100 is as good as nothing", make_causal(nothing=-100.0), "even exp(−100)"),
+        ("a block knows its own places only", make_causal(keep=lambda key, query, b: key % b <= query % b),
+         "places inside the blocks"),
+        ("keys begin at 0", make_causal(keep=lambda key, query, b: key % b <= query), "It begins at j · b"),
+        ("queries begin at 0", make_causal(keep=lambda key, query, b: key <= query % b, nothing=-jnp.inf),
+         "It begins at i · b"),
+        ("rows are keys", make_causal(turned=True), "wrong axes"),
+        ("the mask looks forward, in the blocks that are there", make_causal(
+            keep=lambda key, query, b: key >= query, nothing=-jnp.inf, start_at=-jnp.inf), "wrong way round"),
+        ("the blocks behind are needed", make_causal(needs=lambda j, i: j >= i, at_end=True), "up to its own"),
+        ("the first block already has the result", make_causal(out=lambda j, i: j == 0),
+         "Only the first block of keys"),
+        ("the keys backwards", make_causal(map_of_keys=lambda i, j: (jnp.maximum(i - j, 0), 0)),
+         "index map brings another"),
+        ("the scores are the dot products", make_causal(scale=unscaled), "divided by √d"),
+        ("a maximum is the block's own", make_causal(maximum=lambda old, here: here), "larger of that and m"),
+        ("a maximum starts at 0", make_causal(start_at=0.0), "start at −inf"),
         ("in plain jnp", lambda q, k, v, b: jax.nn.softmax(jnp.where(
             jnp.tri(q.shape[0], dtype=bool), q @ k.T / math.sqrt(q.shape[1]), -jnp.inf), axis=1) @ v, "no pallas_call"),
     ],

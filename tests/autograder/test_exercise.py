@@ -7,7 +7,7 @@ import pytest
 
 import pallas_lite as pl
 from autograder import Trial, check
-from autograder.exercise import EXERCISES, exercise, load
+from autograder.exercise import EXERCISES, Wrong, exercise, load
 from autograder.judge import checking
 from autograder.judge.result import Result
 
@@ -195,6 +195,17 @@ def test_an_exercise_number_is_not_given_twice():
 def test_visible_trials_repeat_and_hidden_ones_do_not():
     assert Trial("90.1").rng.random() == Trial("90.1").rng.random() != Trial("90.2").rng.random()
     assert Trial("90.1", hidden=True).rng.random() != Trial("90.1", hidden=True).rng.random()
+
+
+@pytest.mark.parametrize("most, verdict", [(1, "wrong"), (2, "wrong"), (3, "right")])
+def test_a_hidden_trial_is_at_least_as_strict_as_the_visible_one(most, verdict):
+    @exercise("88.4", "x", points=1)
+    def largest(answer, trial):
+        for n in trial.pick(visible=(1, 3), hidden=(2,)):
+            if answer.value() < n:
+                raise Wrong("Too small.", case=f"n = {n}")
+    result = check("88.4", most, hidden=True)
+    assert (result.verdict, result.case) == (verdict, {1: "n = 2", 2: "n = 3", 3: ""}[most])
 
 
 def test_result_without_points_shows_none():

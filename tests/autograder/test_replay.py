@@ -51,6 +51,19 @@ def test_a_call_gives_what_it_gives(answer, right):
     insist_made_by(run.calls[-1], 0, right, "")
 
 
+def half_written(x_ref, o_ref):
+    @pl.when(pl.program_id(0) == 1)
+    def _():
+        o_ref[...] = x_ref[...] + 1
+
+
+@pytest.mark.parametrize("filling", ["nan", 7.0])
+def test_what_nobody_writes_holds_the_filling(filling):
+    run = LocalHandle(lambda x: pl.pallas_call(half_written, x, grid=(2,), in_specs=[BLOCK], out_specs=BLOCK)(x))
+    np.testing.assert_array_equal(run.kernel(X, filling=filling).calls[0].results[0][:4], float(filling))
+    np.testing.assert_array_equal(run.kernel(X, filling=filling).calls[0].results[0][4:], X[4:] + 1)
+
+
 def beside(x):
     add_one_call(x * 0)
     return x + 1

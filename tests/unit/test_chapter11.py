@@ -1,11 +1,16 @@
 """Chapter 11's targets can be met, by blocks that one has to look for; its model of the kernel is the notebook's."""
 import re
+from fractions import Fraction
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from autograder.checks.attention import cost
-from autograder.sandbox.inside.draws.chapter11 import TASKS
+from autograder.checks.chapter11 import ring
+from autograder.judge.predict import collisions
+from autograder.sandbox.inside.draws.chapter11 import TASKS, link
 
 SOURCE = Path(__file__).parents[2] / "solutions" / "unit4" / "11_attention.py"
 CHOICES = [(bq, bk, depth) for bq in (128, 256, 512) for bk in (128, 256, 512) for depth in (2, 3, 4)]
@@ -30,3 +35,19 @@ def test_the_check_models_the_kernel_that_the_page_shows():
         line = r"^    (?:scores|new|weights, shrink|values|m_ref|l_ref|acc_ref).*=.*$"
         return re.findall(line, body, re.MULTILINE)[:7]
     assert len(sums(page)) == 7 and sums(page) == sums(check)
+
+
+def test_the_least_number_of_queries_is_the_same_in_fractions_and_in_floats():
+    class Draws:
+        def choice(self, options):
+            offered.append(options)
+            return options[0]
+    offered = []
+    names = list(link(Draws()))
+    for drawn in product(*offered):
+        p = SimpleNamespace(**dict(zip(names, drawn, strict=True)))
+        size = 4 * p.keys * p.d
+        hop = Fraction(p.alpha_us, 10**6) + Fraction(size, p.gb_per_s * 10**9)
+        exact = hop * p.tflops * 10**12 / size
+        asked = ring(p)
+        assert exact.denominator > 1 and asked[1].value == exact // 1 + 1 and not collisions(asked), p
