@@ -9,7 +9,7 @@ import numpy as np
 
 from pallas_lite.hardware import H100, TPU_V5E
 
-from ..exercise import Trial, Wrong, exercise
+from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..judge.handle import Handle, close, number
 from ..judge.predict import Asked, predict
 from .kernels import insist_values, random_array, run, the_call
@@ -23,9 +23,14 @@ def exactly(given, right: int, what: str, slips: dict[float, str], case: str, nu
         raise Wrong(f"{what} is too {'high' if number(given) > right else 'low'}.", case=case, nudge=nudge)
 
 
+# Of each size, a dtype that the page does not name: "any dtype". None of 64 bits, which JAX makes 32 by default.
+UNNAMED = [((3, 2), "float16"), ((3, 1), "uint32"), ((5,), "uint8")]
+
+
 @exercise("1.1", "Count the bytes", points=1)
 def array_bytes(answer: Handle, trial: Trial) -> None:
-    cases = [((3,), "float32"), ((2, 5), "int8"), ((2, 3, 7), "bfloat16"), ((), "float32"), ((2048, 2048), "float32")]
+    cases = [((3,), "float32"), ((2, 5), "int8"), ((2, 3, 7), "bfloat16"), ((), "float32"), ((2048, 2048), "float32"),
+             *UNNAMED]
     if trial.hidden:
         dtypes = ["int8", "bfloat16", "float16", "float32", "int32", "float8_e4m3fn"]
         cases += [(tuple(int(n) for n in trial.rng.integers(2, 12, rank)), dtype)
@@ -34,7 +39,10 @@ def array_bytes(answer: Handle, trial: Trial) -> None:
         elements, size = math.prod(shape), jnp.dtype(dtype).itemsize
         slips = {
             8 * elements * size: "Those are bits. A byte has eight.",
-            elements: "That is the number of elements. How many bytes does each of them take?",
+            elements: "That is the number of elements. How many bytes does each of them take? "
+                      "jnp.dtype(dtype).itemsize says it of any dtype.",
+            2 * elements: "That would be two bytes an element, as a bfloat16 has. jnp.dtype(dtype).itemsize says how "
+                          "many another dtype has.",
             sum(shape) * size: "The sizes along the axes multiply; they do not add up.",
             math.prod(shape[:2]) * size: "An array may have any number of axes, not only two.",
             8 * elements: "That would be eight bytes an element. jnp.dtype(dtype).itemsize says how many there are.",
@@ -43,8 +51,14 @@ def array_bytes(answer: Handle, trial: Trial) -> None:
         }
         if shape == ():
             slips = {0: "A shape () is a single number, not none: the product of no factors is 1."}
-        exactly(answer.call(shape, dtype), elements * size, "The number of bytes", slips,
-                f"shape = {shape}, dtype = {dtype!r}", "Bytes = number of elements × bytes of one element.")
+        try:
+            given = answer.call(shape, dtype)
+        except AnswerFailed as failed:
+            if failed.kind == "KeyError" and failed.message == repr(dtype):
+                failed.nudge = "A table has the dtypes that you put there. jnp.dtype(dtype).itemsize knows them all."
+            raise
+        exactly(given, elements * size, "The number of bytes", slips, f"shape = {shape}, dtype = {dtype!r}",
+                "Bytes = number of elements × bytes of one element.")
 
 
 @exercise("1.2", "The largest square", points=2)

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 
 import pallas_lite as pl
+from pallas_lite.errors import many
 from pallas_lite.hardware import TOY, Machine
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
@@ -23,15 +24,19 @@ FAR = TOY.with_(name="toy with far HBM", alpha=3e-6)
 US = 1e-6
 
 @contextlib.contextmanager
-def asking(case: str, trial: Trial, n: int, depth: int):
-    """What a loop raises about blocks and slots becomes a wrong answer, with its nudge."""
+def asking(case: str, trial: Trial, n: int, depth: int, nudge: str = ""):
+    """What a loop raises about blocks and slots becomes a wrong answer, with this nudge or its own."""
     try:
         yield
     except AnswerFailed as failed:
+        if failed.kind == "SpecError" and "a loop is a function" in failed.message:
+            raise Wrong(f"The loop should be a function of (N, A, X, Y, B); it is "
+                        f"{failed.message.rpartition(' ')[2].rstrip('.')}.", case=case,
+                        nudge="def only makes the loop. return loop gives it away, without calling it.") from None
         if failed.kind not in ("BlockIndexError", "PipelineError"):
             raise
         line = f" Your line: {failed.line.strip()}" if failed.line else ""
-        raise Wrong(failed.message + line, case=case, nudge=loop_error(failed, trial, n, depth)) from None
+        raise Wrong(failed.message + line, case=case, nudge=nudge or loop_error(failed, trial, n, depth)) from None
 
 
 def judge_loop(answer: Handle, trial: Trial, cases: Iterable[tuple[int, int]], *,
@@ -46,7 +51,7 @@ def judge_loop(answer: Handle, trial: Trial, cases: Iterable[tuple[int, int]], *
         with asking(case, trial, n, depth):
             schedule = answer.schedule(n, depth)
         check_races(schedule, n, case)
-        check_blocks(schedule, n, case, source)
+        check_blocks(schedule, [source(n, i) for i in range(n)], range(n), case)
         check_values(schedule, n, case, source, trial)
         recordings.append((case, n, depth, schedule))
     return recordings
@@ -59,29 +64,47 @@ def check_races(schedule, n, case):
                     nudge=first_hazard(schedule, h, n))
 
 
-def check_blocks(schedule, n, case, source):
-    """No race, so provenance is certain: every block of B from its own block of A, each copied once."""
+def check_blocks(schedule, into, out, case, belongs="B[i]"):
+    """No race, so provenance is certain: step i makes B[out[i]] from A[into[i]], and each block is copied once.
+
+    `belongs`: where the result of step i belongs, in a learner's words.
+    """
+    n, source = len(into), dict(zip(out, into, strict=True))
     if schedule.steps != n:
         raise Wrong(f"The kernel should run once for each block: {_times(n)}.", case=case,
                     got=_times(schedule.steps), schedule=schedule,
                     nudge="Does every block of A pass through compute exactly once?")
     made = pl.provenance(schedule)
-    for i in range(n):
-        step, read = made.get(("B", (i,)), (None, {"X": None}))
-        expected = f"B[{i}] made from A[{source(n, i)}]"
-        if step is None:
-            raise Wrong(f"B[{i}] is never written.", case=case, got=f"B[{i}] keeps its garbage", expected=expected,
-                        schedule=schedule, nudge="Which step should send its slot of Y to this block?")
-        if read["X"] != (source(n, i),):
-            got = f"B[{i}] made from A[{read['X'][0]}]"
-            number, event = next((k, e) for k, e in enumerate(schedule) if e.verb == "run" and e.step == step)
-            slot = event.slots[0]
-            message = f"the kernel reads X[{slot}], which holds A[{read['X'][0]}]."
-            mark = pl.Hazard("wrong block", message, "", "X", step, slot, (number,))
-            raise Wrong(f"No race, but B[{i}] comes from the wrong block.", case=case, got=got, expected=expected,
+    for sent, e in enumerate(schedule):
+        if e.verb != "copy_out_start":
+            continue
+        (block,), (step, read) = e.block, made["B", e.block]
+        (a,) = read["X"]
+        if source.get(block) == a:
+            continue
+        if into[step] == a:  # so the step is right, and its result goes astray
+            mark = pl.Hazard("wrong block", f"the result of step {step} is sent to B[{block}].", "", "Y", step, e.slot,
+                             (sent,))
+            raise Wrong(f"No race, but the result of step {step} goes to the wrong block.", case=case,
+                        got=f"B[{block}] made from A[{a}]", expected=f"B[{out[step]}] made from A[{a}]",
                         schedule=schedule, hazard=mark,
-                        nudge="Say aloud which slot the copy filled, which one compute reads, and which one is sent "
-                              "out: a wrong slot or a wrong block is among them.")
+                        nudge=f"The kernel has read the right block. The result of step i belongs to {belongs}: look "
+                              "at this copy out, at its slot and its block.")
+        number, run = next((k, e) for k, e in enumerate(schedule) if e.verb == "run" and e.step == step)
+        slot = run.slots[0]
+        message = f"the kernel reads X[{slot}], which holds A[{a}]."
+        mark = pl.Hazard("wrong block", message, "", "X", step, slot, (number,))
+        raise Wrong(f"No race, but B[{block}] comes from the wrong block.", case=case,
+                    got=f"B[{block}] made from A[{a}]", schedule=schedule, hazard=mark,
+                    expected=f"B[{block}] made from A[{source[block]}]" if block in source else
+                             f"no step writes B[{block}]",
+                    nudge="Say aloud which slot the copy filled, which one compute reads, and which one is sent "
+                          "out: a wrong slot or a wrong block is among them.")
+    for block, a in source.items():
+        if ("B", (block,)) not in made:
+            raise Wrong(f"B[{block}] is never written.", case=case, got=f"B[{block}] keeps its garbage",
+                        expected=f"B[{block}] made from A[{a}]", schedule=schedule,
+                        nudge="Which step should send its slot of Y to this block?")
     for operand in "XY":
         if schedule.copies(operand) > n:
             copies = "1 copy" if n == 1 else f"{n} copies"
@@ -108,14 +131,24 @@ def check_values(schedule, n, case, source, trial):
                         schedule=schedule)
 
 
-def check_time(recordings, most: Callable[[int, int], float], machine: Machine = TOY, nudge: str = "",
-               strictly: bool = False):
-    """Raises Wrong for the first recording that takes longer than `most(n, depth)` seconds; `strictly`: or as long."""
+def check_time(recordings, most: Callable[[int, int], float], machine: Machine = TOY,
+               nudge: str | dict[str, str] = "", strictly: bool = False):
+    """Raises Wrong for the first recording that takes longer than `most(n, depth)` seconds; `strictly`: or as long.
+
+    `nudge`: a sentence, or one for waits on X and one for waits on Y, where only these are to be won back.
+    """
     for case, n, depth, schedule in recordings:
         t, limit = pl.timeline(schedule, machine), most(n, depth)
         if n and t.total > (limit - 0.1 * US if strictly else limit * (1 + 1e-9)):
             waits = [s for s in t.spans if s.waiting and s.start > 0]
-            where = f" It first stands still in step {waits[0].step}, at {waits[0].label}." if waits else ""
+            spots, where = waits, ""
+            if isinstance(nudge, dict):
+                spots = [s for s in waits if schedule[s.event].operand in nudge]
+                nudge = (nudge[schedule[spots[0].event].operand] if spots else
+                         "The first step is kept waiting. Which block is copied first?")
+            if spots:
+                first = "first " * (spots[0] is waits[0])
+                where = f" It {first}stands still in step {spots[0].step}, at {spots[0].label}."
             raise Wrong(f"Right, but too slow on the {machine.name}: the core waits too much.{where}",
                         case=case, got=f"{t.total / US:.4g} µs", timeline=t, nudge=nudge,
                         expected=f"{'less than' if strictly else 'at most'} {limit / US:.4g} µs")
@@ -176,8 +209,8 @@ def one_slot(answer: Handle, trial: Trial) -> None:
     cases = [(n, 1) for n in sizes(trial, (1, 2, 3, 4, 7), 1, 10)]
     recordings = judge_loop(answer, trial, cases)
     check_time(recordings, lambda n, depth: (2 * n + 1) * US,
-               nudge="The copy out reads Y; the next copy in writes X. They need not wait for each other, so let the "
-                     "wait for the copy out slide behind the next start.")
+               nudge={"Y": "The copy out reads Y; the next copy in writes X. They need not wait for each other, so let "
+                           "the wait for the copy out slide behind the next start."})
 
 
 LOOPS = {"a": "read before wait", "b": "overwrite in flight", "c": "wrong slot", "d": "fine", "e": "never waited"}
@@ -202,8 +235,8 @@ def hazards(answer: Handle, trial: Trial) -> None:
 def hoisted(answer: Handle, trial: Trial) -> None:
     recordings = judge_loop(answer, trial, [(n, 2) for n in sizes(trial, (1, 2, 3, 4, 7), 1, 10)])
     check_time(recordings, lambda n, depth: (2 * n + 1) * US,
-               nudge="The core waits for a copy in that could have run earlier. Start block i + 1 before you wait "
-                     "for block i.")
+               nudge={"X": "There the core waits for a copy in that could have run earlier: beside the step before. "
+                           "Start block i + 1 before step i runs."})
     early_starts(recordings)
 
 
@@ -230,8 +263,9 @@ def early_starts(recordings):
 def sunk(answer: Handle, trial: Trial) -> None:
     recordings = judge_loop(answer, trial, [(n, 2) for n in sizes(trial, (2, 4, 6), 2, 12, 2)])
     check_time(recordings, lambda n, depth: (n + 2) * US,
-               nudge="Look at the wait where the core first stands still. Could it stand one iteration later, just "
-                     "before its slot is needed again?")
+               nudge={"X": "There the core waits for a copy in. Is it started before the step before runs, as in "
+                           "hoisted?",
+                      "Y": "Could this wait stand one iteration later, just before its slot is needed again?"})
 
 
 @exercise("3.6", "Both ends right", points=2)
@@ -268,44 +302,56 @@ def faster(answer: Handle, trial: Trial) -> None:
                          "before that line, and no sooner: the next fetch will start earlier.")
 
 
-# grid, kernel (factor, summand, upside down), block of A and block of B for each step
+# Grid, kernel (factor, summand, upside down), block of A and block of B for each step, and how many blocks there are.
+# No grid's axes have a sum that is also their product; and once all is right with N steps, there are more blocks than
+# steps, by an odd number: N is not even the same modulo 2.
 PROGRAMS = [
-    ((1,), (3, -1, False), [0], [0]),
-    ((2,), (3, -1, False), [1, 0], [0, 1]),
-    ((3,), (-2, 5, True), [0, 1, 2], [0, 2, 1]),
-    ((2, 2), (4, 7, False), [0, 1, 2, 3], [0, 2, 1, 3]),
-    ((5,), (1, 0, True), [0, 0, 2, 2, 4], [4, 3, 2, 1, 0]),
-    ((3, 1, 2), (-1, 2, False), [5, 3, 1, 4, 2, 0], [0, 1, 2, 3, 4, 5]),
-    ((0,), (2, 0, False), [], []),
+    ((1,), (3, -1, False), [0], [0], 1),
+    ((2,), (3, -1, False), [1, 0], [0, 1], 2),
+    ((3,), (-2, 5, True), [0, 1, 2], [0, 2, 1], 3),
+    ((2, 3), (4, 7, False), [0, 1, 2, 3, 5, 4], [0, 2, 4, 1, 3, 5], 6),
+    ((5,), (1, 0, True), [0, 0, 2, 2, 4], [4, 3, 2, 1, 0], 5),
+    ((2, 1, 2), (-1, 2, False), [3, 1, 2, 0], [0, 1, 2, 3], 4),
+    ((0,), (2, 0, False), [], [], 0),
+    ((2,), (3, -1, False), [3, 0], [1, 2], 5),
+    ((2, 2), (2, 5, True), [5, 5, 0, 2], [6, 1, 3, 0], 7),
+    ((0,), (2, 0, False), [], [], 3),
 ]
 
 
 def some_programs(rng: np.random.Generator) -> list:
     """Programs that no one can know: slices are drawn, those of A with repeats, those of B without."""
-    def program(grid):
+    def program(grid, more=0):
         n, kernel = math.prod(grid), (int(rng.integers(2, 9)), int(rng.integers(-9, 9)), bool(rng.integers(2)))
-        return grid, kernel, rng.integers(n, size=n).tolist(), rng.permutation(n).tolist()
-    shapes = [(1,), (2,), (3,), (1, 4), (2, 3), (7,), (2, 2, 2), (3, 3), (0,), (2, 0)]
-    return [program(grid) for grid in (*shapes, (int(rng.integers(10, 20)),), (2, int(rng.integers(3, 9))))]
+        return grid, kernel, rng.integers(n + more, size=n).tolist(), rng.permutation(n + more)[:n].tolist(), n + more
+    shapes = [(1,), (2,), (3,), (2, 3), (1, 4), (7,), (2, 2, 2), (3, 3), (0,), (2, 0)]
+    all_blocks = [program(grid) for grid in (*shapes, (int(rng.integers(10, 20)),), (2, int(rng.integers(3, 9))))]
+    return all_blocks + [program(grid, int(rng.choice([1, 3]))) for grid in ((1,), (2,), (2, 3), (4, 2), (0,))]
 
 
 @exercise("3.9", "Grid, kernel and slices", points=3)
 def general(answer: Handle, trial: Trial) -> None:
-    for grid, kernel, into, out in trial.pick(PROGRAMS, some_programs(trial.rng)):
+    for grid, kernel, into, out, total in trial.pick(PROGRAMS, some_programs(trial.rng)):
         n, (factor, summand, turned), source = math.prod(grid), kernel, dict(zip(out, into, strict=True))
         does = f"{factor}·x{' upside down' * turned} {summand:+}"
-        case = f"grid {grid}, in_slices {into}, out_slices {out}, kernel {does}"
-        blocks = (trial.rng.permutation(n * 6).reshape(n, 2, 3) + np.arange(3) / 8).astype(np.float32)
-        with asking(case, trial, n, 2):
+        case = f"grid {grid}, N = {total}, in_slices {into}, out_slices {out}, kernel {does}"
+        blocks = (trial.rng.permutation(total * 6).reshape(total, 2, 3) + np.arange(3) / 8).astype(np.float32)
+        more = f"Here are N = {total} blocks, and the grid has {many(n, 'step')}. N counts blocks, not steps."
+        with asking(case, trial, n, 2, nudge=more * (total > n)):
             schedule, values = answer.pipeline(grid, kernel, into, out, blocks)
         check_races(schedule, n, case)
-        if schedule.steps != n and schedule.steps in grid:
+        if schedule.steps != n:
+            nudge = more if schedule.steps == total else "The axes of a grid are multiplied." * (len(grid) > 1)
             raise Wrong(f"The kernel should run once for each point of the grid: {_times(n)}.", case=case,
-                        got=_times(schedule.steps), schedule=schedule, nudge="The axes of a grid are multiplied.")
-        check_blocks(schedule, n, case, lambda n, i, source=source: source[i])
-        taken = [blocks[source[i]] for i in range(n)]
-        expected = np.array([factor * (x[::-1] if turned else x) + summand for x in taken]).reshape(blocks.shape)
-        slip = isinstance(values, np.ndarray) and n and np.array_equal(values, np.array(taken) + 1)
+                        got=_times(schedule.steps), schedule=schedule, nudge=nudge)
+        check_blocks(schedule, into, out, case, "B[out_slices(i)]")
+        expected = np.zeros_like(blocks)  # what no step writes is garbage, and stays so
+        for b, a in source.items():
+            expected[b] = factor * (blocks[a][::-1] if turned else blocks[a]) + summand
+        slip = False
+        if isinstance(values, np.ndarray) and values.shape == blocks.shape:
+            values = np.where(np.isin(range(total), out)[:, None, None], values, 0)
+            slip = n > 0 and all(np.array_equal(values[b], blocks[a] + 1) for b, a in source.items())
         same_array(values, expected, what="B", case=case, schedule=schedule,
                    nudge="That is x + 1, which runs when compute is given no kernel. Hand it yours: compute(x, y, "
                          "kernel)." if slip else "The right blocks, and not this kernel's values. Does compute get "

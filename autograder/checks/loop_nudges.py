@@ -2,9 +2,11 @@
 
 Out: the hazard to show, and a sentence for it. Asked by chapter3.py, whose judge chapter 7 shares.
 """
+import itertools
 import re
 
 import pallas_lite as pl
+from pallas_lite.errors import many
 
 from ..exercise import AnswerFailed, Trial
 
@@ -25,21 +27,29 @@ NUDGES = {
                         "before the compute that reads this slot. And a slot that is being read cannot be filled at "
                         "the same time.",
     "uninitialised": "Follow this slot backwards through the table: who filled it before it is used here?",
-    "hbm race": "Two copies touch one block of HBM at the same time. Each block should be copied once.",
+    "hbm race": "Two copies write one block of B at the same time. Each block of B should be written once. Which index "
+                "does this copy out use?",
     "revisit": "Each block of B should be written once. Which index does this copy out use?",
 }
 
 
 def first_hazard(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
     """The nudge for a hazard: what was probably meant."""
+    if hazard.operand == "X" and hazard.kind in ("overwrite in flight", "never waited") and \
+            (twice := _started_twice(schedule, hazard)):
+        return twice
     if hazard.kind == "overwrite in flight":
-        if hazard.operand == "X" and len({e.slot for e in schedule if e.operand == "X"}) == 1:
+        if hazard.operand != "X":
+            return _rewritten(schedule, hazard)
+        used, depth = {e.slot for e in schedule if e.operand == "X"}, schedule.operand("X").depth
+        if depth == 1:
             return ("The only slot is still being filled, and a slot takes one block at a time. With depth = 1 there "
                     "is none next door: a block may leave only after the step has used the one before it.")
-        if hazard.operand == "X":
-            return ("The slot is still being filled with another block. A slot of X takes one block at a time: next "
-                    "door is slot (i + 1) % depth.")
-        return _rewritten(schedule, hazard)
+        if len(used) == 1:
+            return (f"X[{hazard.slot}] is still being filled, and a slot takes one block at a time. There are {depth} "
+                    f"slots, and every copy in goes to X[{hazard.slot}]: let block i go to slot i % depth.")
+        return ("The slot is still being filled with another block. A slot of X takes one block at a time: next "
+                "door is slot (i + 1) % depth.")
     if hazard.kind == "never waited" and hazard.operand == "X":
         return ("Nobody waits for this copy in. Step i needs the wait for its own block, in slot i % depth, before "
                 "the compute that reads it.")
@@ -47,11 +57,28 @@ def first_hazard(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
         return ("Count starts and waits of this slot: each start needs one wait. After the last step some copies are "
                 "still under way, and only an epilogue can wait for them.")
     if hazard.kind == "hang" and hazard.operand == "X":
+        if _waited_twice(schedule, hazard):
+            return (f"X[{hazard.slot}] has been waited for already, and no copy to it was started since. Each start "
+                    "has one wait.")
         return ("This wait is for a copy in that has not been started. Which line starts the copy of the very first "
                 "block, and of this one?")
     if hazard.kind == "hang":
         return _waited_in_vain(schedule, hazard, n)
     return NUDGES[hazard.kind]
+
+
+def _started_twice(schedule: pl.Schedule, hazard: pl.Hazard) -> str:
+    """What to say if the slot of a hazard gets a block that it gets already, and no step lies between; else ""."""
+    coming = None  # the block on its way to the slot, or there and not read yet
+    for e in schedule:
+        if e.verb == "run" and e.slots[0] == hazard.slot:
+            coming = None
+        elif e.verb == "copy_in_start" and e.slot == hazard.slot:
+            if e.block == coming:
+                return (f"A[{e.block[0]}] is started twice: a second copy of it to X[{e.slot}], before any step has "
+                        "read the first. One of the two starts is too many.")
+            coming = e.block
+    return ""
 
 
 def _rewritten(schedule: pl.Schedule, hazard: pl.Hazard) -> str:
@@ -66,22 +93,28 @@ def _rewritten(schedule: pl.Schedule, hazard: pl.Hazard) -> str:
             "Wait for the older copy before the kernel runs, not after. From which step on must your loop wait?")
 
 
+def _waited_twice(schedule: pl.Schedule, hazard: pl.Hazard) -> bool:
+    """Has this slot of X been waited for already, for the step that has not run yet?"""
+    since = itertools.takewhile(lambda e: e.verb != "run", reversed(schedule.events[:hazard.events[-1]]))
+    return any(e.verb == "copy_in_wait" and e.slot == hazard.slot for e in since)
+
+
 def _waited_in_vain(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
     """A wait for a copy out that is not under way: in the epilogue, a second time, for another slot, or too early."""
     at, slot = hazard.events[-1], f"Y[{hazard.slot}]"
     before = schedule.events[:at]
     in_epilogue = not any(e.verb == "run" for e in schedule.events[at:])
     if not n:
-        return ("With N = 0 there is no step, so no copy out is under way, and the epilogue has none to wait for. How "
-                "many are left after the last step when there are fewer blocks than slots?")
+        return ("Without a step no copy out is under way, and the epilogue has none to wait for. How many are left "
+                "after the last step when there are fewer steps than slots?")
     sent = {e.slot for e in before if e.verb == "copy_out_start"}
     waits = sum(e.verb == "copy_out_wait" for e in schedule)
     if in_epilogue and waits > n and hazard.slot not in sent:
-        return (f"The epilogue waits for {slot}, which no copy has left: with N = {n} there are fewer blocks than "
-                "slots. How many copies out are under way after the last step, and in which slots?")
+        return (f"The epilogue waits for {slot}, which no copy has left. How many copies out are under way after "
+                f"{many(n, 'step')}, and in which slots?")
     if in_epilogue:
-        return (f"This is the epilogue. With N = {n}, which slot did the last copy out leave from, and is it the "
-                "one that you wait for?")
+        return (f"This is the epilogue. After {many(n, 'step')}, which slot did the last copy out leave from, and is "
+                "it the one that you wait for?")
     if hazard.slot in sent:
         return (f"{slot} has been waited for already, and no copy has left it since. Which slot is the kernel about to "
                 "write in this step, and is it the one that you wait for?")
@@ -97,7 +130,12 @@ def loop_error(failed: AnswerFailed, trial: Trial, n: int, depth: int) -> str:
         return ""
     if n == 0:
         return "With no blocks there is no first copy to start and no last one to wait for: guard both ends."
-    if re.search(r"[AB]\[-?\d+\] does not exist|has no step", failed.message):
+    missing = re.search(r"[AB]\[-?\d+\] does not exist|\((-?\d+)\): the grid .* has no step", failed.message)
+    if missing and trial.number == "3.9" and missing[1] != f"{n}":  # else the loop goes one step too far
+        steps = f"from 0 to {n - 1}" if n > 1 else "0 only"
+        return (f"A slice takes a step, here {steps}, and gives the number of a block, just as it is: "
+                "A[in_slices(i)], B[out_slices(i)].")
+    if missing:
         return "Which blocks and slots are there in this case? Say when the copy should not happen."
     if depth == 1:
         where = "Exercise 3.2 has" if trial.number == "3.2" else "With depth = 1 there is"

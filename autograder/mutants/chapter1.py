@@ -93,6 +93,13 @@ WRONG = {
          lambda shape, dtype: math.prod(shape) * jnp.dtype(dtype).itemsize if shape else 0, "product of no factors"),
         ("a bfloat16 is a float32 in size",
          lambda shape, dtype: math.prod(shape) * (4 if "float" in dtype else 1), "Other dtypes"),
+        ("a table of the dtypes on the page is enough",
+         lambda shape, dtype: math.prod(shape) * {"float32": 4, "bfloat16": 2, "int8": 1}[dtype], "knows them all"),
+        ("what is not on the page has a byte",
+         lambda shape, dtype: math.prod(shape) * (4 if dtype == "float32" else 2 if dtype == "bfloat16" else 1),
+         "How many bytes does each"),
+        ("what is not on the page is as large as a bfloat16",
+         lambda shape, dtype: math.prod(shape) * {"float32": 4, "int8": 1}.get(dtype, 2), "two bytes an element"),
         ("KiB are asked for", lambda shape, dtype: math.prod(shape) * jnp.dtype(dtype).itemsize / 1024, "too low"),
     ],
     "1.2": [

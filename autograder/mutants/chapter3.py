@@ -99,6 +99,38 @@ def same_slot_for_the_next(N, A, X, Y, B):
         copy_out_wait(Y[0])
 
 
+def same_slot_started_before_the_wait(N, A, X, Y, B):
+    copy_in_start(A[0], X[0])
+    for i in range(N):
+        if i + 1 < N:
+            copy_in_start(A[i + 1], X[0])
+        copy_in_wait(X[0])
+        compute(X[0], Y[0])
+        copy_out_start(Y[0], B[i])
+        copy_out_wait(Y[0])
+
+
+def first_block_started_twice(N, A, X, Y, B):
+    copy_in_start(A[0], X[0])
+    for i in range(N):
+        copy_in_start(A[i], X[i % 2])
+        copy_in_wait(X[i % 2])
+        compute(X[i % 2], Y[i % 2])
+        copy_out_start(Y[i % 2], B[i])
+        copy_out_wait(Y[i % 2])
+
+
+def waits_twice(N, A, X, Y, B):
+    copy_in_start(A[0], X[0])
+    for i in range(N):
+        start_early(N, A, X, i)
+        copy_in_wait(X[i % 2])
+        copy_in_wait(X[i % 2])
+        compute(X[i % 2], Y[i % 2])
+        copy_out_start(Y[i % 2], B[i])
+        copy_out_wait(Y[i % 2])
+
+
 def fetches_past_the_end(N, A, X, Y, B):
     copy_in_start(A[0], X[0])
     for i in range(N):
@@ -188,6 +220,18 @@ def waits_for_the_copy_just_started(N, A, X, Y, B):
         compute(X[i % 2], Y[i % 2])
         copy_out_start(Y[i % 2], B[i])
         copy_out_wait(Y[i % 2])
+
+
+def late_waits_only(N, A, X, Y, B):
+    for i in range(N):
+        copy_in_start(A[i], X[i % 2])
+        copy_in_wait(X[i % 2])
+        if i > 1:
+            copy_out_wait(Y[i % 2])
+        compute(X[i % 2], Y[i % 2])
+        copy_out_start(Y[i % 2], B[i])
+    for slot in range(min(N, 2)):
+        copy_out_wait(Y[slot])
 
 
 def first_iteration_waits(N, A, X, Y, B):
@@ -325,15 +369,21 @@ WRONG = {
     ],
     "3.4": [
         ("one slot is enough for two blocks", same_slot_for_the_next, "being read"),
+        ("the next block takes the place of this one", same_slot_started_before_the_wait, "every copy in goes to X[0]"),
+        ("the prologue is a start more", first_block_started_twice, "A[0] is started twice"),
+        ("a second wait does no harm", waits_twice, "has been waited for already"),
         ("there is always a next block", fetches_past_the_end, "should not happen"),
         ("the loop starts its own first copy", no_prologue, "very first block"),
         ("wait for the copy just started", waits_for_the_next, "before the compute"),
-        ("two slots are faster by themselves", two_slots_still_blocking, "i + 1 before"),
+        ("two slots are faster by themselves", two_slots_still_blocking, "in step 1, at wait X[1]"),
+        ("an early start is one before its own wait", two_slots_still_blocking, "i + 1 before step i"),
         ("starting after the kernel is early enough", fetch_after_the_kernel, "before step i runs"),
         ("the kernel always finds its block in slot 0", kernel_reads_slot_zero, "aloud"),
     ],
     "3.5": [
         ("a wait belongs next to its start", waits_for_the_copy_just_started, "one iteration later"),
+        ("late waits make early starts unnecessary", late_waits_only, "at wait X[1]"),
+        ("the next block takes the place of this one", same_slot_started_before_the_wait, "every copy in goes to X[0]"),
         ("the first iteration has something to wait for", first_iteration_waits, "older"),
         ("the last copy waits for itself", no_epilogue, "epilogue"),
         ("as late as possible is after the loop", all_waits_at_the_end, "before the kernel"),

@@ -48,6 +48,13 @@ def _rest(N, A, X, Y, B, depth):
         copy_out_wait(Y[i % depth])
 
 
+def prologue_starts_one_too_many(N, A, X, Y, B):
+    depth = len(X)
+    for i in range(min(depth, N)):
+        copy_in_start(A[i], X[i])
+    _rest(N, A, X, Y, B, depth)
+
+
 def fills_every_slot_at_once(N, A, X, Y, B):
     depth = len(X)
     for i in range(min(depth, N)):
@@ -199,6 +206,34 @@ def general(into=lambda into, i: into(i), out=lambda out, i: out(i), slot=lambda
     return double_buffered_pipeline
 
 
+def steps_are_blocks(grid, kernel, in_slices, out_slices):
+    """The slip of hint 2: N left where the number of steps belongs."""
+    def loop(N, A, X, Y, B):
+        return general(steps=lambda grid: N)(grid, kernel, in_slices, out_slices)(N, A, X, Y, B)
+    return loop
+
+
+def last_slot_by_blocks(grid, kernel, in_slices, out_slices):
+    def loop(N, A, X, Y, B):
+        return general(last=lambda n: (N - 1) % 2)(grid, kernel, in_slices, out_slices)(N, A, X, Y, B)
+    return loop
+
+
+def guarded_by_blocks(grid, kernel, in_slices, out_slices):
+    def loop(N, A, X, Y, B):
+        return general(guarded=not N)(grid, kernel, in_slices, out_slices)(N, A, X, Y, B)
+    return loop
+
+
+def results_by_in_slices(grid, kernel, in_slices, out_slices):
+    return general()(grid, kernel, in_slices, in_slices)
+
+
+def loop_not_returned(grid, kernel, in_slices, out_slices):
+    def loop(N, A, X, Y, B):
+        pass
+
+
 def kernel_on_places(grid, kernel, in_slices, out_slices):
     def loop(N, A, X, Y, B):
         for i in range(math.prod(grid)):
@@ -261,6 +296,7 @@ WRONG = {
         ("there are always enough blocks for the prologue", prologue_ignores_n, "blocks"),
         ("all slots can be filled before the first is used", fills_every_slot_at_once, "one block at a time"),
         ("there are always two slots", slots_modulo_two, "one slot"),
+        ("the prologue fills all slots, and the loop stays as it was", prologue_starts_one_too_many, "started twice"),
         ("one copy is left at the end", epilogue_waits_for_one, "epilogue"),
     ],
     "3.8": [
@@ -278,6 +314,14 @@ WRONG = {
         ("compute knows the kernel", general(own=False), "Hand it yours"),
         ("a place is a value", kernel_on_places, "compute(X[i], Y[j])"),
         ("a grid has as many steps as its first axis", general(steps=lambda grid: grid[0]), "multiplied"),
+        ("axes add up", general(steps=sum), "multiplied"),
+        ("each block is a step", steps_are_blocks, "N counts blocks, not steps"),
+        ("the last block is that of the last step", last_slot_by_blocks, "leave from"),
+        ("where there is a block, there is a step", guarded_by_blocks, "N counts blocks, not steps"),
+        ("results go where their blocks came from", results_by_in_slices, "copy out"),
+        ("blocks count from 1", general(lambda into, i: into(i) + 1), "just as it is"),
+        ("a result is sent a step later", general(out=lambda out, i: out(i - 1)), "just as it is"),
+        ("def is enough", loop_not_returned, "return loop"),
         ("every grid has a step", general(guarded=False), "guard both ends"),
         ("there is always a next step", fetches_past_the_grid, "should not happen"),
         ("the last step is step n", general(last=lambda n: n % 2), "leave from"),

@@ -160,7 +160,7 @@ WRONG = {
         ("depth blocks ahead", loop(ahead=lambda depth: depth), "slot"),
         ("as many copies are left as there are slots",
          loop(ends=lambda N, late: range(N - late, N)), "outside the loop"),
-        ("each slot has a copy left", loop(ends=lambda N, late: range(late)), "fewer blocks"),
+        ("each slot has a copy left", loop(ends=lambda N, late: range(late)), "fewer steps"),
         ("the slot of the step before must be free", loop(waited=-1),
          "waits for Y[1], and the kernel then writes Y[0]"),
         ("step depth has nothing to wait for", loop(since=1), "From which step on"),

@@ -40,11 +40,11 @@ pl.show(blocking, 4, depth=1)
 # %% [markdown]
 # A third of the time. While the core computes, the copy engines idle; while they copy, the core does (hatched).
 #
-# All that you see comes from one recording of the loop. On the left is what the program did, in order: before each
-# line stand its line in the cell above (Esc, then Shift+L, numbers the lines there), and the modelled time at which a
-# copy or a step starts, or a wait ends. On the right is the same over time: a colour for each block, fill and drain in
-# grey; below it the same as a table, to be read row by row. At the top is what comes out, if A holds 10, 20, 30, 40 and
-# the kernel adds 1, and whether that could depend on luck.
+# All that you see comes from one recording of the loop. At the top is whether what comes out could depend on luck, and
+# what it is, if A holds 10, 20, 30, 40 and the kernel adds 1. Then comes what the program did as a table, to be read
+# row by row. Below, on the left, is the same as a list, in order: before each line stand its line in the cell above
+# (Esc, then Shift+L, numbers the lines there), and the modelled time at which a copy or a step starts, or a wait ends.
+# On the right is the same over time: a colour for each block, fill and drain in grey.
 #
 # The obvious cure is a faster core. **Predict:** with a core *ten times* as fast, how long does the loop take?
 
@@ -671,6 +671,7 @@ pl.show(faster, 8, machine=far)
 def double_buffered_pipeline(grid, kernel, in_slices, out_slices):
     """A loop(N, A, X, Y, B) with a step for each point of the grid; right for any, also an empty one.
 
+    A and B have N blocks each, which may be more than there are steps.
     Step i runs the kernel on block A[in_slices(i)], and block B[out_slices(i)] gets the result.
     """
     steps = math.prod(grid)
