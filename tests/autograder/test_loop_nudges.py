@@ -14,7 +14,7 @@ def test_a_result_that_goes_astray_is_told_of_the_step_that_sends_it_not_of_the_
 
 def test_only_the_waits_that_an_exercise_asks_to_win_back_are_named():
     hoist, sink = (str(check(number, two_slots_still_blocking)) for number in ("3.4", "3.5"))
-    assert "It stands still in step 1, at wait X[1]." in hoist  # nor "first": before it comes a wait for Y, which may stay
+    assert "It stands still in step 1, at wait X[1]." in hoist  # a wait for Y, which may stay, is first
     assert "It first stands still in step 0, at wait Y[0]." in sink
 
 
