@@ -38,8 +38,9 @@ CODES = {  # verb -> what its exit codes mean; 2 may always be a wrong command l
               "cluster,\n     results or a gradebook that cannot be written): what is not known has no mark. Or "
               "interrupted"],
     "gradebook": ["written", "", "no results", "the gradebook could not be written"],
-    "feedback": ["written", "", "no results", "no release, or a place that cannot be written"],
-    "export": ["written", "", "no results, or a roster that cannot be used",
+    "feedback": ["written", "", "no results, or a gradebook that cannot be read",
+                 "no release, or a place that cannot be written"],
+    "export": ["written", "", "no results, or a gradebook or a roster that cannot be used",
                "no release, or a place that cannot be written"],
     "similar": ["everything was compared", "", "something handed in could not be read; the rest was compared",
                 "no release, or a place that cannot be written"],

@@ -2,7 +2,19 @@
 from pathlib import Path
 
 from ..grading.report import write_atomic
-from . import OK, UNREADABLE, command, course_of, many, release_options, results_of, results_option, some_files, writing
+from . import (
+    OK,
+    UNREADABLE,
+    command,
+    course_of,
+    gradebook,
+    many,
+    release_options,
+    results_of,
+    results_option,
+    some_files,
+    writing,
+)
 
 NAMES = ("csv", "canvas", "gradescope", "nbgrader")
 SUMS = ("canvas", "nbgrader")  # these have one number for a unit
@@ -10,13 +22,14 @@ SUMS = ("canvas", "nbgrader")  # these have one number for a unit
 
 def add(commands) -> None:
     p = command(commands, "export", "grades for a spreadsheet, Canvas, Gradescope",
-                "Writes the last results in a form that others read. A mark that is not known is an empty cell,\n"
-                "and where the form has no place for the reason, that is said here.\n\n"
+                "Writes the last results in a form that others read, with the points that were given by hand in\n"
+                "the gradebook. A mark that is not known is an empty cell, and where the form has no place for the\n"
+                "reason, that is said here.\n\n"
                 "  csv         a row for each student and exercise\n"
                 "  canvas      Canvas's gradebook import: a column for each unit\n"
                 "  gradescope  a results.json for each student\n"
-                "  nbgrader    the columns of `nbgrader export`, without what only the gradebook knows: dates,\n"
-                "              points given by hand, penalties", run, """
+                "  nbgrader    the columns of `nbgrader export`, without what only the gradebook knows: dates\n"
+                "              and penalties", run, """
   autograder export --format csv                           .nbgrader/results/export/grades.csv
   autograder export --format canvas --roster canvas.csv    names and numbers from Canvas's own export""")
     p.add_argument("--format", choices=NAMES, default="csv", help="which form (default: csv)")
@@ -26,6 +39,7 @@ def add(commands) -> None:
                         "for canvas; last_name, first_name, email for nbgrader")
     p.add_argument("--out", type=Path, metavar="DIR", help="where the files go (default: export/ in --results)")
     results_option(p)
+    gradebook.given_option(p)
     release_options(p)
 
 
@@ -38,6 +52,7 @@ def run(options, console, errors) -> int:
     except RosterError as error:
         errors.print(f"autograder: {error}", markup=False, highlight=False, style="bold", soft_wrap=True)
         return UNREADABLE
+    reports = gradebook.with_given(options, reports, course, errors)
     files = FORMATS[options.format](reports, course, roster)
     out = options.out or options.results / "export"
     with writing(out):

@@ -2,7 +2,19 @@
 from pathlib import Path
 
 from ..course.release import ROOT
-from . import OK, RESULTS, command, course_of, many, release_options, results_of, results_option, some_files, writing
+from . import (
+    OK,
+    RESULTS,
+    command,
+    course_of,
+    gradebook,
+    many,
+    release_options,
+    results_of,
+    results_option,
+    some_files,
+    writing,
+)
 
 FEEDBACK = ROOT / ".nbgrader" / "feedback"
 
@@ -10,7 +22,8 @@ FEEDBACK = ROOT / ".nbgrader" / "feedback"
 def add(commands) -> None:
     p = command(commands, "feedback", "write a page for each student",
                 "Writes one HTML page for each student and unit: mark and verdict of each exercise, what failed, the\n"
-                "smallest failing case, the marked timeline and a hint. A page is one file and needs no network.\n"
+                "smallest failing case, the marked timeline and a hint, and what was given by hand in the gradebook.\n"
+                "A page is one file and needs no network.\n"
                 "Hidden trials are not shown: a page says what the notebook's own check says of the same answer.", run,
                 """
   autograder feedback                  .nbgrader/feedback/<student>/<unit>/feedback.html, from the last grading
@@ -23,6 +36,7 @@ def add(commands) -> None:
     p.add_argument("--by-notebook", action="store_true", help="a page for each notebook, named after it")
     p.add_argument("--submitted", type=Path, default=ROOT / ".nbgrader" / "submitted", metavar="DIR",
                    help="for --by-notebook: where nbgrader collected the work (default: .nbgrader/submitted)")
+    gradebook.given_option(p)
     release_options(p)
 
 
@@ -31,7 +45,7 @@ def run(options, console, errors) -> int:
     course = course_of(options)
     submitted = options.submitted if options.by_notebook else None
     out = options.out or _folder(options.results)
-    reports = results_of(options, errors, course, each=False)
+    reports = gradebook.with_given(options, results_of(options, errors, course, each=False), course, errors)
     with writing(out):
         written = write_pages(reports, course, out, options.reveal, submitted)
     said = f"{many(len(written), 'page')} in {out}"

@@ -6,8 +6,10 @@ from rich.console import Console
 
 from ..commandline import typed
 from ..course.release import Course
+from ..grading.by_hand import take
 from ..grading.grade import Report
-from ..grading.submissions import Submission, find
+from ..grading.report import ResultsError
+from ..grading.submissions import Submission, find, some
 from . import FAULT, OK, RESULTS, command, course_of, many, release_options, results_of, results_option
 
 ADDRESSES = "sqlite:////path/gradebook.db or postgresql+psycopg://user:password@host/name"
@@ -28,6 +30,36 @@ def add(commands) -> None:
 def option(p, default: str) -> None:
     p.add_argument("--gradebook", metavar="URL", default="",
                    help=f"nbgrader's gradebook: {ADDRESSES}; `none`: leave it alone (default: {default})")
+
+
+def given_option(p) -> None:
+    """Where `with_given` looks, for the verbs that show marks to others."""
+    p.add_argument("--gradebook", metavar="URL", default="",
+                   help=f"where points and comments were given by hand: {ADDRESSES}; `none`: take none (default: the "
+                        "course's own gradebook)")
+
+
+def with_given(options, reports: list[Report], course: Course, errors: Console) -> list[Report]:
+    """The reports with what was given by hand in Formgrader, which is said. Raises ResultsError."""
+    if options.gradebook == "none":
+        return reports
+    try:
+        from ..nbgrader import gradebook
+    except ImportError:  # no nbgrader here, so nobody gave anything in it
+        return reports
+    try:
+        given, late = gradebook.given_by_hand(options.gradebook or gradebook.settings().db_url, course)
+    except gradebook.GradebookError as error:
+        raise ResultsError(f"{error}. So nobody knows what was given by hand, and nothing was written. To leave that "
+                           "out: --gradebook none") from None
+    taken, lines = take(reports, given)
+    names = {r.student for r in reports}
+    if late := [student for student in late if student in names]:
+        lines.append("the gradebook takes points off for being late, which is not done here; `nbgrader export` has "
+                     f"those marks: {some(late, 20)}")
+    for line in lines:
+        errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
+    return taken
 
 
 def run(options, console, errors) -> int:

@@ -7,14 +7,23 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy
 from nbformat import v4
-from nbgrader.api import Assignment, Gradebook, InvalidEntry, MissingEntry, SubmittedAssignment
+from nbgrader.api import (
+    Assignment,
+    Comment,
+    Grade,
+    Gradebook,
+    InvalidEntry,
+    MissingEntry,
+    SubmittedAssignment,
+    SubmittedNotebook,
+)
 from nbgrader.apps import NbGrader
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties, SaveCells
@@ -23,6 +32,7 @@ from traitlets.config import Application
 
 from ..course.environment import environment, make_private, scripts_on_path
 from ..course.release import PACKAGE, Course, Notebook
+from ..grading.by_hand import Given
 from ..grading.grade import Mark, Report
 from ..grading.report import in_a_row, per_student
 from ..grading.transplant import MOST_STAMP, Unreadable, load
@@ -142,14 +152,37 @@ def scores(url: str) -> dict[tuple[str, str], dict[str, float | None]]:
                 for s in gradebook.db.query(SubmittedAssignment).join(Assignment).all()}
 
 
+def given_by_hand(url: str, course: Course) -> tuple[dict[str, dict[str, Given]], list[str]]:
+    """What people gave in Formgrader: student -> exercise -> that; and from whom points are taken for being late."""
+    found: dict[str, dict[str, Given]] = {}
+    if url.startswith("sqlite:///") and not os.path.exists(url.removeprefix("sqlite:///")):
+        return found, []  # to look into it would make it
+    numbers = {(n.unit, n.name, cell): t.number for n in course.notebooks for c, t in n.tests.items()
+               for cell in (c, t.answer_id)}
+
+    def enter_given(of: Grade | Comment, **what: Any) -> None:
+        notebook = of.notebook
+        if number := numbers.get((notebook.assignment.assignment.name, notebook.name, of.name)):
+            here = found.setdefault(notebook.assignment.student.id, {})
+            here[number] = replace(here.get(number, Given()), **what)
+    with opened(url, "read") as gradebook:
+        for g in gradebook.db.query(Grade).filter(Grade.manual_score.isnot(None) | (Grade.extra_credit != 0)):
+            enter_given(g, points=g.manual_score, extra=g.extra_credit or 0.0)
+        for c in gradebook.db.query(Comment).filter(Comment.manual_comment.isnot(None)):
+            enter_given(c, comment=c.manual_comment)
+        late = {n.assignment.student.id for n in gradebook.db.query(SubmittedNotebook).filter(
+            SubmittedNotebook.late_submission_penalty > 0)}
+    return found, sorted(late)
+
+
 def name_of(student: str) -> str:
     """The student's id in the gradebook: a folder's name may hold bytes that no database takes."""
     return student.encode("utf-8", "replace").decode()
 
 
 @contextlib.contextmanager
-def opened(url: str) -> Iterator[Gradebook]:
-    """nbgrader's gradebook; whatever is wrong with it is a GradebookError."""
+def opened(url: str, what: str = "written") -> Iterator[Gradebook]:
+    """nbgrader's gradebook, to be read or written; whatever is wrong with it is a GradebookError."""
     loud = logging.getLogger("tornado.application")  # nbgrader logs a traceback before it raises
     with scripts_on_path(), _quiet(loud):
         try:
@@ -157,7 +190,7 @@ def opened(url: str) -> Iterator[Gradebook]:
             with Gradebook(url) as gradebook:
                 yield gradebook
         except (sqlalchemy.exc.SQLAlchemyError, InvalidEntry, OSError, ImportError) as error:
-            raise GradebookError(_why(url, error)) from error
+            raise GradebookError(_why(url, error, what)) from error
 
 
 @contextlib.contextmanager
@@ -169,7 +202,7 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
         logger.disabled = before
 
 
-def _why(url: str, error: Exception) -> str:
+def _why(url: str, error: Exception, what: str) -> str:
     text = str(error).split("\n")[0]
     if isinstance(error, ImportError):
         return (f"{shown(url)} needs a driver that is not installed ({error.name}). PostgreSQL's, in the "
@@ -179,7 +212,7 @@ def _why(url: str, error: Exception) -> str:
                 "postgresql+psycopg://user:password@host/gradebook")
     if "database is locked" in text:
         text = "another program is writing to it (database is locked)"
-    return f"the gradebook {shown(url)} could not be written: {text}"
+    return f"the gradebook {shown(url)} could not be {what}: {text}"
 
 
 def shown(url: str) -> str:

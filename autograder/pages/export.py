@@ -14,6 +14,7 @@ from pathlib import Path
 from ..commandline import typed
 from ..course.release import Course
 from ..exercise import EXERCISES
+from ..grading.by_hand import ByHand
 from ..grading.grade import Mark, Report, clean
 from ..grading.report import cell, exercises_of, in_a_row, note
 from .feedback import folder_name, said
@@ -77,9 +78,10 @@ def as_csv(reports: list[Report], course: Course, roster: Roster) -> Files:
              "status", "files"]]
     for r in reports:
         for number, m in r.marks.items():
+            by_hand = [m.said()] if isinstance(m, ByHand) else []
+            message = in_a_row(filter(None, [*by_hand, m.message if m.verdict != "right" else ""]))
             rows.append([r.student, *where.get(number, ("", "")), number, _title(number), _points(m.points),
-                         f"{m.max_points:g}", m.verdict, "" if m.verdict == "right" else m.message, r.status,
-                         " ".join(r.files)])
+                         f"{m.max_points:g}", m.verdict, message, r.status, " ".join(r.files)])
         if not r.marks:
             rows.append([r.student, "", "", "", "", "", "", "", note(r), r.status, " ".join(r.files)])
     return {"grades.csv": "\ufeff" + _rows(rows)}  # the mark by which Excel knows UTF-8
@@ -130,7 +132,7 @@ def as_gradescope(reports: list[Report], course: Course, roster: Roster) -> File
 def as_nbgrader(reports: list[Report], course: Course, roster: Roster) -> Files:
     """The columns of `nbgrader export`, a row for each unit and student, in its order.
 
-    What only the gradebook knows is empty or 0 here: dates, manual points and penalties. `nbgrader export` has those.
+    What only the gradebook knows is empty or 0 here: dates and penalties. `nbgrader export` has those.
     """
     rows = [list(NBGRADER)]
     for unit, most in _units(reports, course).items():

@@ -20,6 +20,7 @@ from pallas_lite.errors import many
 
 from ..course.release import Course, Notebook
 from ..exercise import EXERCISES
+from ..grading.by_hand import ByHand
 from ..grading.grade import Mark, Report, clean, harmless
 from ..grading.report import SIGNS, write_atomic
 from ..grading.transplant import MOST_STAMP, Unreadable, load
@@ -150,6 +151,8 @@ def _exercise(number: str, mark: Mark, notebook: Notebook, reveal: bool) -> dict
 
 def _parts(mark: Mark, reveal: bool):
     """What there is to say of a mark: what a student may see, and with `reveal` the hidden trial after it."""
+    if isinstance(mark, ByHand) and (by_hand := mark.said()):
+        yield {"message": by_hand}
     if mark.verdict == "broken":
         yield {"message": FAULT}
     if mark.verdict == "unreadable":

@@ -1,6 +1,7 @@
 """nbgrader's gradebook after `autograder grade`, and after nbgrader's own autograde: the same marks in each."""
 import contextlib
 import csv
+import json
 import shlex
 import shutil
 import sqlite3
@@ -127,6 +128,76 @@ def test_nbgraders_export_agrees_with_ours(course, tmp_path):
     ours = {row["student"]: (float(row["points"]), float(row["max_points"]))
             for row in csv.DictReader((graded.results / "results.csv").open(encoding="utf-8-sig")) if row["points"]}
     assert theirs == ours and len(ours) == 6
+
+
+def test_export_and_pages_have_what_was_given_by_hand_and_say_so(course, tmp_path, capsys):
+    graded, url, released, _ = course
+    with Gradebook(url) as book:
+        grade = book.find_grade("test-90-2", little.NAME, little.UNIT, "half")
+        grade.manual_score, grade.extra_credit = 0.5, 0.25
+        book.find_grade("test-90-1", little.NAME, little.UNIT, "right").manual_score = 1.5  # taken off a right answer
+        book.find_comment("ex-90-3", little.NAME, little.UNIT, "half").manual_comment = "Nice <b>loop</b>."
+        gone = book.add_submission(little.UNIT, book.add_student("gone").id)
+        gone.notebooks[0].grades[0].manual_score = 1.0
+        book.db.commit()
+    here = ["--results", graded.results, "--gradebook", url, *graded.options]
+
+    def run(*words):
+        assert main([str(w) for w in (*words, *here)]) == 0
+        return capsys.readouterr().err
+
+    for format in ("csv", "canvas", "nbgrader", "gradescope"):
+        said = run("export", "--format", format, "--out", tmp_path)
+        assert ("! points given by hand in the gradebook count here: half 90.2: 0.75 (the check gave 0), right 90.1: "
+                "1.5 (the check gave 2). Without them: --gradebook none") in said
+        assert "not here, since these results have no such mark: gone 90.1" in said
+    canvas = {row["Student"]: row[little.UNIT] for row in csv.DictReader((tmp_path / "canvas.csv").open())}
+    assert (canvas["half"], canvas["right"], canvas["twice"]) == ("3.75", "9.5", "10")
+    theirs = {s: sum(marks.values()) for (s, _), marks in gradebook.scores(url).items() if s != "gone"}
+    ours = {row["student_id"]: float(row["score"]) for row in csv.DictReader((tmp_path / "nbgrader.csv").open())
+            if row["score"]}
+    assert ours == theirs
+    found = {(row["student"], row["exercise"]): row for row in csv.DictReader(
+        (tmp_path / "grades.csv").open(encoding="utf-8-sig"))}
+    assert found["right", "90.1"]["message"] == "Your teacher gave 1.5 of 2 points by hand."
+    assert found["half", "90.2"]["points"] == "0.75" and found["right", "90.2"]["message"] == ""
+    tests = {t["number"]: t for t in json.loads((tmp_path / "half" / "results.json").read_text())["tests"]}
+    assert tests["90.2"]["score"] == 0.75 and "Your teacher gave 0.75 of 1 points" in tests["90.2"]["output"]
+    assert "Your teacher writes: Nice <b>loop</b>." in tests["90.3"]["output"]
+    said = run("feedback", "--out", tmp_path / "pages")
+    assert "half 90.2: 0.75 (the check gave 0)" in said
+    page = (tmp_path / "pages" / "half" / little.UNIT / "feedback.html").read_text()
+    assert "3.75 of 10 points" in page and "Your teacher gave 0.75 of 1 points by hand." in page
+    assert "Your teacher writes: Nice &lt;b&gt;loop&lt;/b&gt;." in page
+    page = (tmp_path / "pages" / "right" / little.UNIT / "feedback.html").read_text()
+    assert "9.5 of 10 points" in page and "Your teacher gave 1.5 of 2 points by hand." in page
+    assert main(["export", "--format", "canvas", "--out", str(tmp_path), "--gradebook", "none", "--results",
+                 str(graded.results), *graded.options]) == 0
+    assert "by hand" not in capsys.readouterr().err
+    assert {row["Student"]: row[little.UNIT] for row in csv.DictReader((tmp_path / "canvas.csv").open())}["half"] == "3"
+
+
+def test_a_gradebook_that_cannot_be_read_stops_an_export_and_none_is_made(course, tmp_path, capsys):
+    graded, _, _, _ = course
+    damaged, missing = tmp_path / "damaged.db", tmp_path / "missing.db"
+    damaged.write_bytes(b"no database" * 1000)
+    export = ["export", "--out", str(tmp_path / "out"), "--results", str(graded.results), *graded.options]
+    assert main([*export, "--gradebook", f"sqlite:///{damaged}"]) == 2
+    said = capsys.readouterr().err
+    assert "could not be read" in said and "To leave that out: --gradebook none" in said
+    assert not (tmp_path / "out").exists()
+    assert main([*export, "--gradebook", f"sqlite:///{missing}"]) == 0 and not missing.exists()
+
+
+def test_points_taken_off_for_being_late_are_named_by_an_export(course, tmp_path, capsys):
+    graded, url, released, reports = course
+    with Gradebook(url) as book:
+        book.find_submission(little.UNIT, "half").notebooks[0].late_submission_penalty = 2.0
+        book.db.commit()
+    assert main(["export", "--format", "canvas", "--out", str(tmp_path), "--gradebook", url, "--results",
+                 str(graded.results), *graded.options]) == 0
+    assert ("the gradebook takes points off for being late, which is not done here; `nbgrader export` has those "
+            "marks: half\n") in capsys.readouterr().err
 
 
 def test_a_student_who_is_none_can_be_taken_away(course):
