@@ -14,7 +14,17 @@ from pallas_lite import cdiv
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..judge.handle import Handle, KernelCall, KernelRun
 from ..judge.predict import Asked, predict
-from .kernels import how_cut, insist_made_by, insist_values, random_array, run, schedule_of, sizes, the_call
+from .kernels import (
+    how_cut,
+    insist_made_by,
+    insist_steps,
+    insist_values,
+    random_array,
+    run,
+    schedule_of,
+    sizes,
+    the_call,
+)
 
 
 @exercise("4.1", "The number of a step", points=1)
@@ -66,12 +76,19 @@ def rows_and_columns(answer: Handle, trial: Trial) -> None:
             if sizes(operand) != block:
                 raise Wrong(f"The blocks of {operand.name} are not whole bands of {b} {by}.", case=case,
                             got=f"{list(operand.block_shape)}", expected=f"{list(block)}",
-                            nudge="That is all of x in one step; a band is a part." if sizes(operand) == shape else
-                            f"A band of {by} takes in all of the other axis: its block is as long there as x.")
+                            nudge=_band_slip(sizes(operand), shape, block, by))
         insist_values(call, 0, did.result, 2 * x, case)
-        if call.steps > (bands := math.prod(shape) // math.prod(block)):
-            raise Wrong(f"x has {bands} bands, and the grid {call.grid} makes {call.steps} steps.", case=case,
-                        schedule=schedule_of(call), nudge="One axis, with a step for each band, is all that is needed.")
+        insist_steps(call, "x", block, shape, case)
+
+
+def _band_slip(got, shape, block, by: str) -> str:
+    """What makes a block another one than a band."""
+    if got == shape:
+        return "That is all of x in one step; a band is a part."
+    across = 1 if by == "rows" else 0
+    if got[across] == shape[across]:
+        return f"A band has {block[1 - across]} {by}, and this one has {got[1 - across]}."
+    return f"A band of {by} takes in all of the other axis: its block is as long there as x."
 
 
 # For each arrangement: the grid over p × q blocks, the block of x that belongs to block (i, j), what a slip may be.
@@ -136,6 +153,7 @@ def page_by_page(answer: Handle, trial: Trial) -> None:
         with _saying(says):
             insist_values(call, 0, did.result, x.transpose(0, 2, 1), case,
                           sources=lambda out: [(out[0], out[2], out[1])])
+        insist_steps(call, "x", (1, bm, bn), shape, case)
 
 
 def _page_slip(says: str, failed: AnswerFailed) -> str:
@@ -223,23 +241,38 @@ def mask(answer: Handle, trial: Trial) -> None:
         call = the_call(did, [x], [(bands, n)], case)
         _insist_size(call.inputs[0], (b, n), case, "One band is one block.")
         expected = np.stack([x[i * b:(i + 1) * b].sum(0) for i in range(bands)])
-        with _saying(_tail_slip(did.result, expected, m % b, x[-1])):
-            insist_values(call, 0, did.result, expected, case)
+        with _saying(_tail_slip(did.result, x, b)):
+            insist_values(call, 0, did.result, expected, case, sources=lambda out: [(out[0], 0)])
 
 
-def _tail_slip(got, expected: np.ndarray, tail: int, last_row: np.ndarray) -> str:
-    """What may be behind wrong sums. `tail`: how many rows of the last band exist, 0 for all."""
-    if not isinstance(got, np.ndarray) or got.shape != expected.shape:
+def _tail_slip(got, x: np.ndarray, b: int) -> str:
+    """What is in the first wrong sum of a band of b rows: garbage, or too few of the rows that there are."""
+    bands = cdiv(len(x), b)
+    if not isinstance(got, np.ndarray) or got.shape != (bands, x.shape[1]):
         return ""
-    wrong = [int(i) for i in np.flatnonzero(~np.isclose(got, expected, atol=1e-4).all(axis=1))]
-    if wrong != [len(expected) - 1]:
-        return ("Rows that exist are missing from a sum, or rows of another band are counted. Row r of band i is row "
-                "i · b + r of x.")
-    if not tail or np.allclose(got[-1] + last_row, expected[-1], atol=1e-4):
-        return "A row that exists is missing: is the comparison off by one?"
-    return (f"Only {tail} row{'s' * (tail > 1)} of the last band exist{'s' * (tail == 1)}. What the slot holds past "
-            "them may be anything, nan even, and 0 · nan is nan. It must not reach the sum: choose with jnp.where, "
-            "before you add up.")
+
+    def holds(i, rows):
+        return np.allclose(got[i], rows.sum(axis=0), rtol=1e-5, atol=1e-4)
+    wrong = [i for i in range(bands) if not holds(i, x[i * b:(i + 1) * b])]
+    if not wrong:
+        return ""
+    i, first = wrong[0], wrong[0] * b
+    rows = x[first:first + b]
+    there = len(rows)
+    # Past the edge, the slot holds what the band before the last one left there, or nothing yet.
+    old = x[first - 2 * b + there:first - b] if i > 1 else x[:0]
+    if there < b and (np.isnan(got[i]).any() or any(
+            holds(i, np.concatenate([rows, old[:k]])) for k in range(1, len(old) + 1))):
+        return (f"Only {there} row{'s' * (there > 1)} of the last band exist{'s' * (there == 1)}. What the slot holds "
+                "past them may be anything, nan even, and 0 · nan is nan. It must not reach the sum: choose with "
+                "jnp.where, before you add up.")
+    kept = next((k for k in range(there) if holds(i, rows[:k])), None)
+    if kept == 0:
+        return (f"None of the {there} row{'s' * (there > 1)} of band {i} that exist{'s' * (there == 1)} is in its sum. "
+                "For which rows does your condition hold? jnp.where(condition, a, b) takes a where it does.")
+    if kept == there - 1:
+        return f"Row {first + kept} of x exists, and is missing in band {i}: is the comparison off by one?"
+    return f"Band {i} adds up rows {first} to {first + there - 1} of x: its row r is row {i} · {b} + r of x."
 
 
 # What these checks share

@@ -15,7 +15,18 @@ from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..judge.handle import Handle, kind_of, same_array
 from ..judge.predict import Asked, predict
 from ..sandbox.inside.personal import personal
-from .kernels import how_cut, insist_blocks, insist_values, random_array, run, schedule_of, sizes, the_call
+from .kernels import (
+    how_cut,
+    insist_blocks,
+    insist_parts,
+    insist_steps,
+    insist_values,
+    random_array,
+    run,
+    schedule_of,
+    sizes,
+    the_call,
+)
 
 
 @exercise("5.1", "The pipelined add", points=2)
@@ -29,6 +40,7 @@ def pipelined_add(answer: Handle, trial: Trial) -> None:
         call = the_call(did, [x, y], [shape], case)
         insist_blocks(call, block, shape, case)
         insist_values(call, 0, did.result, x + y, case)
+        insist_steps(call, "x", block, shape, case)
 
 
 @exercise("5.2", "Block sizes as parameters", points=2)
@@ -38,13 +50,15 @@ def parametrised_add(answer: Handle, trial: Trial) -> None:
                  ((9, 200), (8, 128)), ((40, 60), (24, 16))],
         hidden=[((8, 96), (8, 48)), ((32, 32), (32, 16)), ((30, 96), (8, 48)), ((77, 45), (32, 16)), ((64, 8), (8, 8)),
                 ((33, 130), (24, 128))])
-    for shape, block in cases:
-        x, y = random_array(trial, shape), random_array(trial, shape)
-        case = f"x and y are f32{list(shape)}, bm = {block[0]}, bn = {block[1]}"
-        did = run(answer, case, how_cut("The arrays", shape, block), x, y, *block)
+    for shape, given in [*((shape, block) for shape, block in cases), ((300, 520), ())]:
+        x, y, block = random_array(trial, shape), random_array(trial, shape), given or (256, 256)
+        case = f"x and y are f32{list(shape)}, " + (
+            f"bm = {block[0]}, bn = {block[1]}" if given else "without bm and bn: 256 × 256")
+        did = run(answer, case, how_cut("The arrays", shape, block), x, y, *given)
         call = the_call(did, [x, y], [shape], case)
         insist_blocks(call, block, shape, case)
         insist_values(call, 0, did.result, x + y, case)
+        insist_steps(call, "x", block, shape, case)
 
 
 @exercise("5.3", "Same body, new index map", points=3)
@@ -62,11 +76,12 @@ def scale_and_shift(answer: Handle, trial: Trial) -> None:
         insist_blocks(call, block, shape, case)
         rows, blocks = [row for row in call.inputs if row.shape == (1, n)], n // bn
         for row in rows:
-            if math.prod(sizes(row)) > bn:
+            if sizes(row) != (1, bn):
                 raise Wrong(f"A block of {row.name} has shape {list(row.block_shape)}; the kernel needs {bn} of its "
                             "numbers at a time.", case=case,
                             nudge=f"Blocks of 1 × {bn} are required: a row is 1 high, and so is each part of it.")
         insist_values(call, 0, did.result, x * scale + shift, case)
+        insist_steps(call, "x", block, shape, case)
         for row in rows:
             if row.copies > blocks:
                 raise Wrong(f"{row.name} has {blocks} block{'s' * (blocks > 1)}, but {row.copies} are copied; each "
@@ -125,10 +140,11 @@ def two_outputs(answer: Handle, trial: Trial) -> None:
         did = run(answer, case, fit, x, *block)
         call = the_call(did, [x], [shape, shape[::-1]], case)
         insist_blocks(call, block, shape, case)
-        if not isinstance(did.result, (tuple, list)) or len(did.result) != 2:
-            raise Wrong("Your function should return two arrays.", case=case, got=kind_of(did.result))
-        insist_values(call, 0, did.result[0], 2 * x, case)
-        insist_values(call, 1, did.result[1], x.T, case)
+        insist_blocks(call, block[::-1], shape[::-1], case)
+        results = insist_parts(did.result, [2 * x, x.T], "two arrays, 2 * x and x.T", case)
+        insist_values(call, 0, results[0], 2 * x, case)
+        insist_values(call, 1, results[1], x.T, case)
+        insist_steps(call, "x", block, shape, case)
         if call.inputs[0].copies > math.prod(shape) // math.prod(sizes(call.inputs[0])):
             raise Wrong("Some block of x is copied more than once: one pass is enough for both outputs.", case=case,
                         schedule=schedule_of(call), got=f"{call.inputs[0].copies} copies")
@@ -198,7 +214,7 @@ def port(answer: Handle, trial: Trial) -> None:
         right, case = (x - x.mean(1, keepdims=True)) * gain, f"x is f32[{rows}, {n}]"
         did = run(answer, f"{case}, with pallas_lite", how_cut("x", x.shape, (32, n)), x, gain)
         call = the_call(did, [x, gain], [x.shape], case)
-        insist_blocks(call, (32, n), x.shape, case)
+        insist_blocks(call, (32, n), x.shape, case, smaller=True)
         insist_values(call, 0, did.result, right, case)
         case = f"{case}, with the real Pallas"
         try:

@@ -12,7 +12,7 @@ from pallas_lite.verify import RACES, verify
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..judge.handle import Handle, KernelCall, kind_of
 from ..judge.predict import Asked, predict
-from .kernels import block_name, how_cut, insist_blocks, insist_values, random_array, run, sizes, the_call
+from .kernels import block_name, how_cut, insist_blocks, insist_parts, insist_values, random_array, run, sizes, the_call
 from .naming import insist_names
 
 NOT_STARTED = ("NaN is what memory held before anybody wrote it. Whatever you combine with it stays NaN: in which "
@@ -44,9 +44,7 @@ def reduced(answer: Handle, case: str, fit: str, arrays, rest, expected, limits,
     call = the_call(did, arrays, [e.shape for e in expected], case)
     for shape, block in limits:
         insist_blocks(call, block, shape, case)
-    results = did.result if len(expected) > 1 else [did.result]
-    if not isinstance(results, (tuple, list)) or len(results) != len(expected):
-        raise Wrong(f"Your function should return {parts}.", case=case, got=kind_of(did.result))
+    results = insist_parts(did.result, expected, parts, case) if len(expected) > 1 else [did.result]
     for which in reversed(range(len(expected))):  # a carry comes first, and what is made with it tells more
         known = [(np.full(expected[which].shape, np.nan), nan), *slips[which]]
         fold = folds[which] if folds else None

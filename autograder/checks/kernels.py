@@ -2,13 +2,16 @@
 
     run              call the learner's function; its errors get the failing case and a nudge
     the_call         the pallas_call that did the work
-    insist_blocks    no block larger than the task's
+    insist_parts     several results, in the task's order
+    insist_blocks    the blocks that the task names, no larger and no smaller
+    insist_steps     a step for each block, and none besides
     insist_values    right values; else the first step that left a wrong block, and what it made it from
     insist_made_by   the call's own outputs have the right values (insist_values asks that, too)
     schedule_of      the call's schedule, for a picture, its copies or its modelled time
     own_copies       the pallas_call whose kernel copies by itself, with the schedule of what it did
     contract         the schedule of pallas_call's own order, to compare with
 """
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -19,7 +22,7 @@ from pallas_lite.engines.record import record
 from pallas_lite.specs import Operand
 
 from ..exercise import AnswerFailed, Trial, Wrong
-from ..judge.handle import Handle, KernelCall, KernelOperand, KernelRun, same_array
+from ..judge.handle import Handle, KernelCall, KernelOperand, KernelRun, kind_of, same_array
 
 DRAWN = 64  # steps: a longer schedule is not shown with a failure
 SAID = ("returns a value", "is a ref, not a value", "that only a running step")  # slips in a kernel; specs are no part
@@ -77,14 +80,15 @@ def insist_called(run: KernelRun, case: str, on: str = "the arrays") -> None:
 
 
 def the_call(run: KernelRun, arrays, shapes, case: str) -> KernelCall:
-    """The call that took all the arrays and gave arrays of these shapes."""
+    """The call that took all the arrays and gave arrays of these shapes, with its outputs in this order."""
     insist_called(run, case)
     wanted = sorted(a.shape for a in arrays)
     for call in reversed(run.calls):
         operands = (*call.inputs, *call.outputs)
-        if sorted(x.shape for x in call.inputs) == wanted and [o.shape for o in call.outputs] == shapes and \
+        if sorted(x.shape for x in call.inputs) == wanted and \
+                sorted(o.shape for o in call.outputs) == sorted(shapes) and \
                 all(len(x.block_shape) == len(x.shape) for x in operands):
-            return call
+            return _in_order(call, shapes)
     call = run.calls[-1]
 
     def in_and_out(inputs, outputs):
@@ -98,14 +102,38 @@ def the_call(run: KernelRun, arrays, shapes, case: str) -> KernelCall:
         nudge = ("Pass the arrays as they are, and return what the call gives as it is: nothing is padded, cut or "
                  "turned outside of the kernel.")
     else:
-        nudge = "See the docstring: which arrays come in, which go out, and in which order?"
+        nudge = "See the docstring: which arrays come in, and which go out?"
     raise Wrong("One pallas_call should take all the operands and give the result.", case=case, nudge=nudge,
                 got=in_and_out((x.shape for x in call.inputs), (o.shape for o in call.outputs)),
                 expected=in_and_out((a.shape for a in arrays), shapes))
 
 
-def insist_blocks(call: KernelCall, block, shape, case: str) -> None:
-    """No block larger than the task's."""
+def _in_order(call: KernelCall, shapes) -> KernelCall:
+    """The call with its outputs in the order of these shapes. In a list or a dict of them, theirs is the learner's."""
+    order: list[int] = []
+    for shape in shapes:
+        order.append(next(k for k, o in enumerate(call.outputs) if o.shape == shape and k not in order))
+
+    def sorted_out(outputs):
+        return tuple(outputs[k] for k in order) if outputs else outputs
+    return dataclasses.replace(call, outputs=sorted_out(call.outputs), results=sorted_out(call.results),
+                               left_by=tuple(map(sorted_out, call.left_by)))
+
+
+def insist_parts(result, expected: Sequence[np.ndarray], parts: str, case: str) -> Sequence:
+    """What a function returns, if it is as many arrays as expected and in that order. `parts`: what they are."""
+    if not isinstance(result, (tuple, list)) or len(result) != len(expected):
+        raise Wrong(f"Your function should return {parts}.", case=case, got=kind_of(result))
+    got, wanted = ([getattr(a, "shape", None) for a in side] for side in (result, expected))
+    if got == wanted[::-1] != wanted:
+        raise Wrong("The arrays that you return are in another order.", case=case,
+                    got=", then ".join(map(str, got)), expected=", then ".join(map(str, wanted)),
+                    nudge=f"See the docstring: your function should return {parts}.")
+    return result
+
+
+def insist_blocks(call: KernelCall, block, shape, case: str, *, smaller: bool = False) -> None:
+    """Each operand of this shape goes in the blocks that the task names. `smaller`: smaller ones will do as well."""
     out = call.outputs[0]
     if call.steps == 1 and sizes(out) == shape != block:
         raise Wrong("Your pallas_call makes only one step: the whole array is one block.", case=case,
@@ -114,11 +142,27 @@ def insist_blocks(call: KernelCall, block, shape, case: str) -> None:
                     nudge=f"Blocks of {by(block)} are required. Without a grid and specs every operand is one block: "
                           "give grid=, in_specs= and out_specs=.")
     for x in (*call.inputs, *call.outputs):
-        if x.shape == shape and any(n > most for n, most in zip(sizes(x), block, strict=True)):
-            raise Wrong(f"The blocks of {x.name} are larger than the task allows.", case=case,
-                        got=f"{list(x.block_shape)}", expected=f"at most {list(block)}",
-                        nudge=f"Blocks of {by(block)} are required. The first argument of BlockSpec is the shape of "
-                              "one block: rows first, then columns.")
+        if x.shape != shape:
+            continue
+        differ = {"larger than the task allows": any(n > most for n, most in zip(sizes(x), block, strict=True)),
+                  "smaller than the task asks for": not smaller and any(
+                      n < min(least, length) for n, least, length in zip(sizes(x), block, shape, strict=True))}
+        if how := next((how for how, is_so in differ.items() if is_so), ""):
+            tail = any(length % n for n, length in zip(block, shape, strict=True))
+            more = "The first argument of BlockSpec is the shape of one block: rows first, then columns." \
+                if how.startswith("larger") else "They do not divide the array: the last ones stick out, as they may." \
+                if tail else "Smaller ones make more steps."
+            raise Wrong(f"The blocks of {x.name} are {how}.", case=case, got=f"{list(x.block_shape)}",
+                        expected=f"{'at most ' * smaller}{list(block)}",
+                        nudge=f"Blocks of {by(block)} are required. {more}")
+
+
+def insist_steps(call: KernelCall, of: str, block, shape, case: str) -> None:
+    """A step for each of an array's blocks, and none besides. `of`: the array's name in the task."""
+    counts = [cdiv(n, b) for n, b in zip(shape, block, strict=True)]
+    if call.steps > math.prod(counts):
+        raise Wrong(f"{how_cut(of, shape, block)}, and the grid {call.grid} makes {call.steps} steps.", case=case,
+                    schedule=schedule_of(call), nudge="One step for each block is all that is needed.")
 
 
 def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, case: str, slips=(),
@@ -151,11 +195,18 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
     missing = [b for b in cell if b not in {b for _, b in found}]
     if missing:
         at, counts = cell[missing[0]], [cdiv(n, b) for n, b in zip(out.shape, block_shape, strict=True)]
+        tail = any(n % b for n, b in zip(out.shape, block_shape, strict=True))
+        nudge = f"In blocks of {by(block_shape)}, {out.name} has {by(counts)} of them; the grid is {call.grid}. "
+        if call.steps < math.prod(counts):
+            nudge += f"Each block needs a step{', and so do the partial ones at the edge (pl.cdiv rounds up)' * tail}."
+        else:
+            nudge += (f"So there are steps enough, but {out.name}'s index map gives {block_name(out, missing[0])} in "
+                      "none of them.")
+            again = next(t for t, b in enumerate(out.blocks) if b in out.blocks[:t])
+            nudge += f" Steps {out.blocks.index(out.blocks[again])} and {again} both write " \
+                     f"{block_name(out, out.blocks[again])}." * (call.steps == math.prod(counts))
         raise Wrong(f"No step writes block {block_name(out, missing[0])}: it keeps what was in memory.", case=case,
-                    got=_at(out, at, result), expected=f"{expected[at]:.6g}", schedule=schedule,
-                    nudge=f"In blocks of {by(block_shape)}, {out.name} has {by(counts)} of them; the grid is "
-                          f"{call.grid}. Each block needs a step, and so do the partial ones at the edge (pl.cdiv "
-                          "rounds up).")
+                    got=_at(out, at, result), expected=f"{expected[at]:.6g}", schedule=schedule, nudge=nudge)
     last = {block: (visit, step) for visit, (step, block) in enumerate(found)}
     (visit, step), block = min((last[b], b) for b in cell)
     at, slot = cell[block], visit % out.depth
@@ -178,8 +229,10 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
     belong = sources(block) if sources else [
         block if len(call.outputs) == 1 and x.shape == out.shape else x.blocks[step] for x in call.inputs]
     odd = [(x, b) for x, b in zip(call.inputs, belong, strict=True) if x.blocks[step] != b]
+    known_right = sources and all({b} == {*x.blocks[step:end + 1]} for x, b in zip(call.inputs, belong, strict=True))
     nudge = (f"Step {step} should read {block_name(*odd[0])} to write {block_name(out, block)}. Look at the "
              f"index map of {odd[0][0].name}." if odd else
+             f"{steps} read{s} {made_from}, as it should: look at the kernel." if known_right else
              f"{steps} read{s} {made_from}. Are those the blocks that belong to {block_name(out, block)}? If they "
              "are, look at the kernel.")
     for wrong, says in reversed(slips):  # the first that agrees is the one that stays

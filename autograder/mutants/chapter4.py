@@ -1,6 +1,7 @@
 """Planted answers of chapter 4: wrong ones, each with its misconception and a word of the message it gets; right ones.
 
 `WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/.
+Those of 4.8 are in chapter4_tail.py.
 """
 import itertools
 
@@ -234,45 +235,6 @@ def one_axis(col, row, b):
     return table_call(col, row, b, col.shape[0] // b * q, lambda t: (at(t)[0], 0), lambda t: (0, at(t)[1]), at)
 
 
-# 4.8
-
-def summed(body):
-    """band_sums with another body: body(value, row in band, step, m, b) gives the row of sums."""
-    def band_sums(x, b):
-        (m, n), count = x.shape, pl.cdiv(x.shape[0], b)
-
-        def kernel(x_ref, o_ref):
-            row = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
-            o_ref[...] = body(x_ref[...], row, pl.program_id(0), m, b)
-        specs = pl.BlockSpec((b, n), lambda i: (i, 0)), pl.BlockSpec((1, n), lambda i: (i, 0))
-        return pl.pallas_call(kernel, of((count, n), x), grid=(count,), in_specs=specs[:1], out_specs=specs[1])(x)
-    return band_sums
-
-
-def total(values):
-    return values.sum(axis=0, keepdims=True)
-
-
-def padded_outside(x, b):
-    rest = -x.shape[0] % b
-    return summed(lambda x, *_: total(x))(jnp.pad(x, ((0, rest), (0, 0))), b)
-
-
-def summed_in_a_loop(x, b):
-    """Adds row after row, as far as there are any; all rows are read."""
-    m, n = x.shape
-
-    def kernel(x_ref, o_ref):
-        o_ref[...] = jnp.zeros_like(o_ref)
-        for r in range(b):
-            @pl.when(pl.program_id(0) * b + r < m)
-            def _(r=r):
-                o_ref[...] += x_ref[r:r + 1, :]
-    specs = pl.BlockSpec((b, n), lambda i: (i, 0)), pl.BlockSpec((1, n), lambda i: (i, 0))
-    return pl.pallas_call(kernel, of((pl.cdiv(m, b), n), x), grid=(pl.cdiv(m, b),), in_specs=specs[:1],
-                          out_specs=specs[1])(x)
-
-
 WRONG = {
     "4.1": [
         ("the first axis runs fastest", numbered(lambda n, m, k, a, b, c: n + a * (m + b * k)), "last one does"),
@@ -298,7 +260,12 @@ WRONG = {
         ("the grid is the length of the axis",
          bands(lambda m, n, b: ((m,), (b, n), lambda i: (i, 0)), good_columns), "out of range"),
         ("every array needs a grid of two axes",
-         bands(lambda m, n, b: ((m // b, n), (b, n), lambda i, j: (i, 0)), good_columns), "One axis"),
+         bands(lambda m, n, b: ((m // b, n), (b, n), lambda i, j: (i, 0)), good_columns), "One step for each block"),
+        ("the map says where the array begins",
+         bands(lambda m, n, b: ((m // b,), (b, n), lambda i: (0, 0)), good_columns),
+         "Steps 0 and 1 both write o[0, 0]"),
+        ("one row is a band, too", bands(lambda m, n, b: ((m,), (1, n), lambda i: (i, 0)), good_columns),
+         "rows, and this one has 1."),
         ("the grid's axis is the array's axis",
          bands(good_rows, lambda m, n, b: ((n // b,), (m, b), lambda i: (i, 0))), "out of range"),
     ],
@@ -342,6 +309,9 @@ WRONG = {
         ("a squeezed dimension has no index", pager(of_x=lambda p, i, j: (i, j)), "three indices from it"),
         ("every page is read from the first", pager(of_x=lambda p, i, j: (0, i, j)), "map of x"),
         ("the page goes last", pager(of_x=lambda p, i, j: (i, j, p)), "same page"),
+        ("an axis that no map looks at costs nothing",
+         pager(grid=lambda k, m, n: (k, m, n, 2), of_x=lambda p, i, j, again: (p, i, j),
+               of_o=lambda p, i, j, again: (p, j, i)), "One step for each block"),
         ("a page is a block", page_is_a_block, "One block of one page"),
     ],
     "4.6": [("one number answers all", 12, "4 answers in a row")],
@@ -354,23 +324,6 @@ WRONG = {
         ("backwards is better than forwards", table(lambda i, j, p, q: q - 1 - j), "both blocks change"),
         ("the last column is q", table(lambda i, j, p, q: jnp.where(i % 2 == 0, j, q - j)), "0 to q − 1"),
         ("a larger block is copied less often", whole_row_at_once, "are required"),
-    ],
-    "4.8": [
-        ("past the edge there are zeros", summed(lambda x, r, i, m, b: total(x)), "must not reach"),
-        ("0 times garbage is 0", summed(
-            lambda x, r, i, m, b: total(x * jnp.where(i * b + r < m, 1.0, 0.0))), "0 · nan is nan"),
-        ("False times garbage is 0", summed(lambda x, r, i, m, b: total(x * (i * b + r < m))), "0 · nan is nan"),
-        ("rows are counted within the band",
-         summed(lambda x, r, i, m, b: total(jnp.where(r < m, x, 0))), "must not reach"),
-        ("the remainder is the height of every band",
-         summed(lambda x, r, i, m, b: total(jnp.where(r < m % b, x, 0))), "xist"),
-        ("row m is the last one",
-         summed(lambda x, r, i, m, b: total(jnp.where(i * b + r <= m, x, 0))), "must not reach"),
-        ("the last row is row m − 2",
-         summed(lambda x, r, i, m, b: total(jnp.where(i * b + r < m - 1, x, 0))), "off by one"),
-        ("bands are one row apart", summed(lambda x, r, i, m, b: total(jnp.where(i + r < m, x, 0))), "must not reach"),
-        ("mask the sum", summed(lambda x, r, i, m, b: jnp.where(i * b + r[-1:] < m, total(x), 0)), "sum"),
-        ("make the array fit first", padded_outside, "all the operands"),
     ],
 }
 
@@ -390,7 +343,4 @@ RIGHT = {
     "4.5": [("pages inside, the long name", pages_inside)],
     "4.6": [("as a list", list(WAY)), ("as an array", np.array(WAY))],
     "4.7": [("down and up, columns outside", down_and_up), ("a single axis", one_axis)],
-    "4.8": [("row after row", summed_in_a_loop),
-            ("select, and the rest of the array", summed(
-                lambda x, r, i, m, b: total(jax.lax.select(r < m - i * b, x, jnp.zeros_like(x)))))],
 }

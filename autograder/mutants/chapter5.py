@@ -2,6 +2,8 @@
 
 `WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/.
 """
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,6 +46,12 @@ def scaler(grid=lambda p, q: (q, p), tile=lambda j, i: (i, j), part=lambda j, i:
 
 def whole_array(x, y, *_):
     return pl.pallas_call(add_kernel, out_shape=x)(x, y)
+
+
+def with_an_axis_more(x, y):
+    spec = pl.BlockSpec((64, 128), lambda i, j, again: (i, j))
+    grid = x.shape[0] // 64, x.shape[1] // 128, 2
+    return pl.pallas_call(add_kernel, x, grid=grid, in_specs=[spec, spec], out_specs=spec)(x, y)
 
 
 def beside_a_kernel(x, y):
@@ -192,6 +200,9 @@ WRONG = {
         ("one axis is enough", adder(grid=lambda m, n, bm, bn: (m // bm, 1)), "No step writes"),
         ("a kernel returns its result", adder(kernel=kernel_that_returns), "returns nothing"),
         ("the second ref is the first again", adder(kernel=kernel_that_adds_once), "look at the kernel"),
+        ("smaller blocks are as good", lambda x, y: flat_grid(x, y, 32, 64), "smaller than the task asks for"),
+        ("a row of a block is a block", lambda x, y: adder()(x, y, 1, 128), "64 × 128 are required"),
+        ("an axis that no map looks at costs nothing", with_an_axis_more, "makes 8 steps"),
     ],
     "5.2": [
         ("blocks always divide the array", adder(grid=lambda m, n, bm, bn: (m // bm, n // bn)), "cdiv"),
@@ -204,6 +215,13 @@ WRONG = {
         ("the grid is the size of a block", adder(grid=lambda m, n, bm, bn: (bm, bn)), "out of range"),
         ("one step for each element", adder(grid=lambda m, n, bm, bn: (m, n)), "out of range"),
         ("one block covers it", whole_array, "one step"),
+        ("the block is made to divide", lambda x, y, bm=256, bn=256: adder()(
+            x, y, math.gcd(x.shape[0], bm), math.gcd(x.shape[1], bn)), "the last ones stick out, as they may"),
+        ("the largest divisor is near enough", lambda x, y, bm=256, bn=256: adder()(x, y, *(
+            max(d for d in range(1, b + 1) if n % d == 0) for n, b in zip(x.shape, (bm, bn), strict=True))),
+         "smaller than the task asks for"),
+        ("an element is a block", lambda x, y, bm=256, bn=256: adder()(x, y, 1, 1), "make more steps"),
+        ("what is left out may be any size", adder(), "without bm and bn: 256 × 256"),
     ],
     "5.3": [
         ("the order of the grid does not matter",
@@ -215,6 +233,10 @@ WRONG = {
         ("larger blocks are as good", whole_rows, "are required"),
         ("the whole row at once", whole_row_parts, "scale and shift: 1 ×"),
         ("element offsets", scaler(part=lambda j, i: (0, j * 32)), "element offsets"),
+        ("a band may be 1 high", lambda x, scale, shift, bm, bn: scaler()(x, scale, shift, 1, bn),
+         "smaller than the task asks for"),
+        ("narrower parts are copied once as well", lambda x, scale, shift, bm, bn: scaler()(
+            x, scale, shift, bm, bn // 2), "smaller than the task asks for"),
     ],
     "5.4": [
         ("one number answers all", 12, "3 answers in a row"),
@@ -226,6 +248,9 @@ WRONG = {
         ("an output that nobody writes is zero", doubler(kernel_that_forgets_the_second), "nan"),
         ("refs are known by their names", doubler(kernel_in_another_order), "hape"),
         ("the first result is enough", lambda x, bm, bn: doubler()(x, bm, bn)[0], "two arrays"),
+        ("the order of the results is free", lambda x, bm, bn: doubler()(x, bm, bn)[::-1],
+         "should return two arrays, 2 * x and x.T"),
+        ("half a block is one, too", lambda x, bm, bn: doubler()(x, bm // 2, bn), "smaller than the task asks for"),
     ],
     "5.6": [
         ("what was good before is good now", (256, 256), "use the budget up"),
@@ -305,17 +330,41 @@ def two_outputs_as_a_tuple(x, bm, bn):
                           in_specs=specs[:1], out_specs=specs)(x)
 
 
+def two_outputs_by_name(x, bm, bn):
+    m, n = x.shape
+
+    def kernel(x_ref, out):
+        out["twice"][...], out["turned"][...] = 2 * x_ref[...], x_ref[...].T
+    tile, turned = pl.BlockSpec((bm, bn), lambda i, j: (i, j)), pl.BlockSpec((bn, bm), lambda i, j: (j, i))
+    specs = {"twice": tile, "turned": turned}
+    shapes = {"twice": x, "turned": jax.ShapeDtypeStruct((n, m), x.dtype)}
+    found = pl.pallas_call(kernel, shapes, grid=(m // bm, n // bn), in_specs=[tile], out_specs=specs)(x)
+    return found["twice"], found["turned"]
+
+
+def two_outputs_put_in_order(x, bm, bn):
+    m, n = x.shape
+
+    def kernel(x_ref, turned_ref, twice_ref):
+        turned_ref[...], twice_ref[...] = x_ref[...].T, 2 * x_ref[...]
+    tile, turned = pl.BlockSpec((bm, bn), lambda i, j: (i, j)), pl.BlockSpec((bn, bm), lambda i, j: (j, i))
+    shapes = [jax.ShapeDtypeStruct((n, m), x.dtype), x]
+    return pl.pallas_call(kernel, shapes, grid=(m // bm, n // bn), in_specs=[tile], out_specs=[turned, tile])(x)[::-1]
+
+
 p = personal("5.4")
 A, B, KIB = p.m // p.bm * (p.n // p.bn), p.n // p.bn, (2 * p.bm * p.bn + p.bn) * 8 / 1024
 
 RIGHT = {
-    "5.1": [("columns of blocks outside", columns_outside), ("one axis of steps", flat_grid),
-            ("smaller blocks than asked for", lambda x, y: flat_grid(x, y, 32, 128))],
-    "5.2": [("one axis of steps", flat_grid), ("a single slot each", one_block_deep)],
+    "5.1": [("columns of blocks outside", columns_outside), ("one axis of steps", flat_grid)],
+    "5.2": [("one axis of steps", lambda x, y, bm=256, bn=256: flat_grid(x, y, bm, bn)),
+            ("a single slot each", one_block_deep)],
     "5.3": [("up and down", snake), ("one axis of steps, rows of rank one", flat_columns)],
     "5.4": [("counted with a pencil, as a list", [A, B, KIB]), ("as an array", np.array([A, B, KIB])),
             ("arrays of one number each", (np.array([A]), np.int64(B), np.array([[KIB]])))],
-    "5.5": [("columns of blocks outside, a tree of specs", two_outputs_as_a_tuple)],
+    "5.5": [("columns of blocks outside, a tree of specs", two_outputs_as_a_tuple),
+            ("by names that JAX sorts the other way round", two_outputs_by_name),
+            ("the kernel has them in another order", two_outputs_put_in_order)],
     "5.6": [("half as wide, as high as fits", [2 * FIT // 8 * 8, b.width // 2]),
             ("not a multiple of 8", np.array([FIT, b.width]))],
     "5.7": [("a GridSpec, smaller bands", centred_by_grid_spec), ("the same, mended", centrer())],

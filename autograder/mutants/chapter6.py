@@ -242,7 +242,7 @@ WRONG = {
         ("the axis of the rows inside", carried(grid=lambda p, q: (q, p), of_x=lambda j, i: (i, j),
                                                 of_carry=lambda j, i: (i, 0)), "innermost"),
         ("refs are known by their names", carried(swapped=True), "hape"),
-        ("the sums come first", sums_first, "in which order"),
+        ("the sums come first", sums_first, "in another order"),
         ("the sums are enough", carried(give=1), "two arrays"),
         ("the totals are enough", carried(give=0), "two arrays"),
     ],
