@@ -111,6 +111,16 @@ class Submissions(NotebookExporter):
             raise NotGraded(f"{report.student}: {report.status}: {results.in_a_row(report.warnings)}")
         return report
 
+    def clear_beside(self, where: dict) -> None:
+        """Takes away the student's other files: nbgrader has copied them, and Formgrader would serve a web page."""
+        folders = self.parent.coursedir
+        shown = Path(folders.format_path(folders.autograded_directory, where["student"], where["assignment"]))
+        ours = Path(folders.format_path(folders.source_directory, ".", where["assignment"]))
+        for path in shown.rglob("*"):
+            if path.is_file() and path.suffix != ".ipynb" and path.name != "timestamp.txt" and \
+                    not (ours / path.relative_to(shown)).exists():
+                path.unlink()
+
     def _waiting(self) -> list[Path]:
         """The submissions that nbgrader will not skip as already autograded."""
         where, folders = self.parent.coursedir, map(Path, self.parent.assignments)
@@ -173,6 +183,7 @@ class GradeSubmission(NbGraderPreprocessor):
         where = resources["nbgrader"]
         folder, released = Path(resources["metadata"]["path"]), self.parent.released(where)
         report = self.parent.report(folder)
+        self.parent.clear_beside(where)
         for warning in report.warnings:
             self.log.warning("%s: %s", report.student, warning)
         read, *_ = collect(map(str, notebooks_below(folder.resolve())[0]), self.parent.course)

@@ -1,7 +1,8 @@
 """shown: a submission and its report -> the notebooks that Formgrader shows and nbgrader's feedback is made from.
 
 They are the release with the student's cells in it; below each test stands what we found. Nothing is executed and no
-output of the student's is kept, so nothing in these pages was written by their code.
+output of the student's is kept, so nothing in these pages was written by their code. What they typed is text there: no
+link, no picture, no tag, no formula.
 """
 import contextlib
 import copy
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbconvert.preprocessors.sanitize import SanitizeHTML
 from nbformat import NotebookNode, v4
 
 from ..course.release import Course, Notebook
@@ -49,12 +49,20 @@ def show(released: Notebook, notebook: Any, report: Report) -> NotebookNode:
 
 def _extra(extra: dict[int, list[Any]], k: int) -> list[NotebookNode]:
     """The cells that the student added behind our k-th, as text alone: an instructor's browser will show them."""
-    found = []
-    for number, cell in enumerate(extra.get(k, [])):
-        new = v4.new_markdown_cell if cell.cell_type == "markdown" else v4.new_code_cell
-        made = new(cell.source, id=f"added-{k + 1}-{number}")
-        found.append(SanitizeHTML().preprocess_cell(made, {}, 0)[0] if cell.cell_type == "markdown" else made)
-    return found
+    return [v4.new_markdown_cell(as_typed(cell.source), id=name) if cell.cell_type == "markdown" else
+            v4.new_code_cell(cell.source, id=name)
+            for number, cell in enumerate(extra.get(k, [])) for name in [f"added-{k + 1}-{number}"]]
+
+
+def as_typed(text: str) -> str:
+    """Markdown that shows `text` as it was typed.  >>> as_typed("[x](y)")
+    '<pre class="tex2jax_ignore" style="white-space:pre-wrap">&#91;x&#93;&#40;y&#41;</pre>'
+
+    A link or a picture is made of Markdown's own signs, behind any filter of tags. With all signs written as numbers,
+    and in one line, there are none left for Markdown to read.
+    """
+    signs = "".join(sign if sign.isalnum() or sign == " " else f"&#{ord(sign)};" for sign in text)
+    return f'<pre class="tex2jax_ignore" style="white-space:pre-wrap">{signs}</pre>'
 
 
 def output(number: str, mark: Mark, **options) -> NotebookNode:
@@ -80,8 +88,9 @@ def card(number: str, mark: Mark, for_student: bool = False) -> str:
         elif text and label != "timeline":
             parts.append(f"<div>{e(label)}: {e(text)}</div>")
     style = f"padding:4px 12px;border-left:4px solid {COLOURS.get(mark.verdict, '#8a8a8a')}"
-    return (f'<div class="pl-mark" data-exercise="{e(number)}" data-verdict="{e(mark.verdict)}" style="{style}">'
-            + "".join(parts) + "</div>")
+    # Without its class, MathJax would make a link of $\href{…}{…}$ in a text that a student's code gave.
+    return (f'<div class="pl-mark tex2jax_ignore" data-exercise="{e(number)}" data-verdict="{e(mark.verdict)}" '
+            f'style="{style}">' + "".join(parts) + "</div>")
 
 
 def _told(mark: Mark) -> tuple[str, dict[str, str]]:

@@ -1,0 +1,187 @@
+"""What a student wrote is text, and no more, in the pages that nbgrader makes: Formgrader's and its feedback.
+
+The pages are made by nbgrader's own templates and nbconvert. They may hold the tags that harmless words give, and no
+other: no link, no picture, no script.
+"""
+import base64
+import copy
+import html
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbconvert.exporters import HTMLExporter
+from nbformat import v4
+from nbgrader.converters.generate_feedback import GenerateFeedback
+from nbgrader.server_extensions.formgrader import handlers
+from traitlets.config import Config
+
+from autograder.course.release import Course
+from autograder.grading.grade import Mark, Report
+from autograder.nbgrader import gradebook
+from autograder.nbgrader.autograde import StudentView
+from autograder.nbgrader.shown import show
+from tests.autograder import little_course as little
+
+from .instructor import CHECKS, SUBMISSIONS, Instructor
+
+pytestmark = pytest.mark.classroom
+
+JS, FAR = "javascript:alert('evil')", "https://evil.example/x"
+PAYLOADS = [
+    f"[x]({JS})", f"[x](<{JS}>)", f"[x][r]\n\n[r]: {JS}", f"[r]\n\n[r]: {JS} 'title'", f"<{JS}>",
+    "[x](JaVaScRiPt:alert('evil'))", "[x](&#106;avascript:alert('evil'))", "[x](java\tscript:alert('evil'))",
+    "[x](\x01javascript:alert('evil'))", "[x](javascript&colon;alert('evil'))", "[x](vbscript:evil)",
+    "[x](data:text/html;base64,ZXZpbA==)", f"# [x]({JS})", f"|[x]({JS})|\n|-|\n|evil|", f"- [x]({JS})\n> [y]({JS})",
+    f"![x]({FAR}.png)", f"![x][r]\n\n[r]: {FAR}.png", f"![x]({JS})", f"[![x]({FAR}.png)]({FAR})", f"[x]({FAR})", FAR,
+    f"<{FAR}>", "![x](attachment:evil.svg)", "![a](x\"onerror=\"alert('evil'))", "[a](x 'y\" onmouseover=\"evil')",
+    "# a\" onclick=\"alert('evil')", "```x\"onmouseover=\"evil\ncode\n```", "<script>alert('evil')</script>",
+    "<img src=x onerror=alert('evil')>", f"<a href=\"{JS}\">x</a>", 
+    f"<a href='java&#115;cript:evil' download>{FAR}</a>",
+    "<svg onload=alert('evil')></svg>", f"<iframe src=\"{FAR}\"></iframe>", f"<object data={FAR}></object>",
+    f"<base href={FAR}>", f"<meta http-equiv=refresh content='0;{FAR}'>", f"<form action={FAR}><button>evil</form>",
+    f"<link rel=stylesheet href={FAR}>", f"<style>@import '{FAR}';body{{background:url({FAR})}}</style>",
+    f"<video src={FAR} autoplay>", f"<p style='background:url({FAR})'>evil</p>", 
+    "<math><a xlink:href=javascript:evil>x",
+    "</pre><script>alert('evil')</script>", "</pre>\n\n<img src=x onerror=alert('evil')>", "</div></div></body>evil<b>",
+    "<!-- --><script>alert('evil')</script>-->", "<![CDATA[<script>alert('evil')</script>]]>", "<?x evil?><b>evil",
+    "&lt;img src=x onerror=alert('evil')&gt;", "\\<img src=x onerror=alert('evil')\\>", "&amp;lt;b&amp;gt;evil",
+    "$&#60;img src=x onerror=alert('evil')&#62;$", "$\\href{javascript:alert('evil')}{x}$",
+    f"$$\\href{{{FAR}}}{{evil}}$$",
+    "\\(\\style{position:fixed}{evil}\\)", "\\begin{a}<img src=x onerror=alert('evil')>\\end{a}",
+    "<p title=\"`<img src=x onerror=alert('evil')>`\">", "<b title=\"$x\">$\" onmouseover=alert('evil') </b>",
+    "{{ resources }}{% raw %}evil", "files/evil src=\"files/evil\"",
+    "*evil* **evil** `evil`\n\n    evil\n\n---\n\nevil  \nevil",
+    f"<details open ontoggle=alert('evil')><summary>[x]({JS})</summary>\n\n[y]({JS})\n</details>",
+    "%%html\n<script>alert('evil')</script>", "%%javascript\nalert('evil')", "%%svg\n<svg onload=alert('evil')>",
+    "%%markdown\n[x](javascript:alert('evil'))", "%%latex\n$\\href{javascript:evil}{x}$",
+    "\x1b]8;;javascript:evil\x07evil",
+]
+WORDS = ["these are words"] * len(PAYLOADS)
+
+
+def outputs(text: str) -> list:
+    """Every kind of output that a page may show, with `text` in it."""
+    widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "evil", "version_major": 2, "version_minor": 0}}
+    kinds = ["text/html", "text/markdown", "text/latex", "text/plain", "image/svg+xml", "application/javascript",
+             "application/pdf", "application/vnd.plotly.v1+json", "text/x-evil"]
+    data = {kind: text for kind in kinds} | {"image/png": base64.b64encode(text.encode()).decode()} | widget
+    return [v4.new_output("display_data", data, metadata={"image/png": {"width": "1\" onerror=\"evil"}}),
+            *(v4.new_output("display_data", {kind: value}) for kind, value in data.items()),
+            v4.new_output("execute_result", data, execution_count=1), v4.new_output("stream", name="stdout", text=text),
+            v4.new_output("error", ename=text, evalue=text, traceback=[text, f"\x1b[31m{text}"])]
+
+
+def submission(texts: list[str]):
+    """A notebook with the texts in every place: added cells of each kind, answers, ours changed, outputs, metadata."""
+    notebook = little.notebook({"90.2": texts[0] + "\n" + "\n".join(texts)})
+    for cell in notebook.cells:
+        cell.metadata |= {"magics_language": texts[0], "raw_mimetype": "text/html", "name": texts[0]}
+        if cell.cell_type == "code":
+            cell.outputs = outputs(texts[0])
+        else:
+            cell.source += texts[0]
+    for number, text in enumerate(texts):
+        attached = {"evil.svg": {"image/svg+xml": text}}
+        cells = [v4.new_markdown_cell(text, attachments=attached), v4.new_code_cell(text, outputs=outputs(text)),
+                 v4.new_raw_cell(text, metadata={"raw_mimetype": "text/html"}), v4.new_raw_cell(text)]
+        notebook.cells[number % 3:number % 3] = cells
+    other = copy.deepcopy(cells[0])
+    other.cell_type = "heading"  # of another time, or of nobody's
+    notebook.cells.append(other)
+    widget = {"model_name": "HTMLModel", "model_module": "@jupyter-widgets/controls", "state": {"value": texts[0]}}
+    notebook.metadata |= {"title": texts[0], "authors": [{"name": texts[0]}], "language_info": {"name": texts[0]},
+                          "widgets": {"application/vnd.jupyter.widget-state+json": {"state": {"evil": widget}}}}
+    return notebook
+
+
+def graded(texts: list[str]) -> Report:
+    """Marks whose messages quote the texts, as a check does what an answer gave."""
+    told = "\n".join(texts)
+    details = {"got": told, "your line": texts[0], "nudge": told, f"z {told}": "of a label"}
+    return Report(texts[0], [texts[0]], "", warnings=texts, marks={
+        "90.1": Mark(0.0, 2.0, "wrong", told, details, {"message": told, **details}),
+        "90.2": Mark(0.0, 1.0, "error", f"KeyError: {told}", details, {"message": told, **details}),
+        "90.3": Mark(0.0, 3.0, "wrong", told, details)})
+
+
+def page(texts: list[str], released, template: str, tmp_path: Path) -> "Page":
+    """What nbgrader makes of what we give it. `template`: formgrade or feedback."""
+    path = tmp_path / "shown.ipynb"
+    nbformat.write(show(released, submission(texts), graded(texts)), path)
+    resources = {"submission_id": "1", "notebook_id": "n", "assignment_id": "a", "base_url": "", "student": "ann",
+                 "index": 0, "total": 1, "nbgrader": {"notebook": "n", "score": 0.0, "max_score": 1, "late_penalty": 0}}
+    if template == "formgrade":  # as formgrader.py and its handler do
+        exporter = HTMLExporter(config=Config(HTMLExporter={
+            "template_name": template, "extra_template_basedirs": [handlers.template_path]}))
+        return Page(exporter.from_filename(str(path), resources=resources)[0])
+    converter = GenerateFeedback()
+    converter.exporter = HTMLExporter(config=converter.config)
+    notebook, _ = StudentView().preprocess(nbformat.read(path, as_version=4), resources)
+    for cell in notebook.cells:
+        if "nbgrader" in cell.metadata:
+            cell.metadata.nbgrader.score = 0.0  # as nbgrader's GetGrades, which would want a gradebook
+    return Page(converter.exporter.from_notebook_node(notebook, resources=resources)[0])
+
+
+class Page(HTMLParser):
+    """The tags of a page, without the colours of code; and the texts with "evil" that a formula could be made of."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.text, self.tags, self.read_by_mathjax, self.seen, self._open = text, [], [], 0, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if not (tag == "span" and [name for name, _ in attrs] in ([], ["class"])):
+            self.tags.append((tag, attrs))
+        self._open.append((tag, "tex2jax_ignore" in (dict(attrs).get("class") or "")))
+
+    def handle_endtag(self, tag):
+        while self._open and self._open.pop()[0] != tag:
+            pass
+
+    def handle_comment(self, data):
+        self.tags.append(("comment", data))
+
+    def handle_data(self, data):
+        if "evil" in data and (not self._open or self._open[-1][0] not in ("script", "style")):
+            self.seen += 1
+            if not any(tag == "pre" or ignored for tag, ignored in self._open):
+                self.read_by_mathjax.append(data)
+
+
+@pytest.mark.parametrize("template", ["formgrade", "feedback"])
+def test_nothing_that_a_student_wrote_is_more_than_text(template, tmp_path):
+    released, = little.released(tmp_path).notebooks
+    harmless = page(WORDS, released, template, tmp_path)
+    theirs = page(PAYLOADS, released, template, tmp_path)
+    assert theirs.seen >= 3 * len(PAYLOADS), "what they wrote is there to be read"
+    assert [tag for tag in theirs.tags if tag not in harmless.tags] == []
+    assert theirs.tags == harmless.tags
+    assert theirs.read_by_mathjax == []
+
+
+def test_added_markdown_is_shown_as_it_was_typed(tmp_path):
+    released, = little.released(tmp_path).notebooks
+    notebook = little.notebook()
+    notebook.cells[:0] = map(v4.new_markdown_cell, PAYLOADS)
+    text = HTMLExporter().from_notebook_node(show(released, notebook, Report("ann", [], "")))[0]
+    shown = [html.unescape(part.partition(">")[2].partition("</pre>")[0])
+             for part in text.split("<pre ") if part.startswith('class="tex2jax_ignore"')]
+    assert [re.sub(r"[\x01\x07\x1b]", "", t) for t in shown] == [re.sub(r"[\x01\x07\x1b]", "", p) for p in PAYLOADS]
+
+
+def test_formgrader_serves_none_of_the_students_other_files(tmp_path):
+    course = Instructor(tmp_path / "course")
+    folder = course.submit("ann", SUBMISSIONS["right"][0]).parent
+    for name in ("evil.html", "more/evil.svg", "timestamp.txt"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("2026-03-01 10:30:00 CET" if name.endswith("txt") else "<script>evil</script>")
+    (course.root / ".nbgrader" / "source" / little.UNIT / "ours.html").write_text("a page of the course")
+    gradebook.write([], course.url, Course(str(course.root / "notebooks"), (CHECKS,)))
+    done = course.run("nbgrader", "autograde", little.UNIT)
+    there = {p.name for p in (course.root / ".nbgrader" / "autograded").rglob("*.*")}
+    assert there == {f"{little.NAME}.ipynb", "timestamp.txt", "ours.html"}, done.stderr
