@@ -104,6 +104,8 @@ def price(p) -> list[Asked]:
             ("slots are slots", slots * block + barriers,
              "That would be Mosaic GPU's answer. Who makes the pipeline in Triton, and for which operands?"),
             ("at least one block each", 3 * block,
+             "An add needs no place in shared memory: blocks go from HBM to registers and back."),
+            ("the result needs a place", block,
              "An add needs no place in shared memory: blocks go from HBM to registers and back.")], 0),
         Asked("The shared memory of the add by Mosaic GPU", "bytes", slots * block + barriers, [
             ("barriers need no memory", slots * block, "Each slot of an input has a barrier, and that is 8 bytes."),
@@ -113,7 +115,10 @@ def price(p) -> list[Asked]:
              "The output has slots in shared memory, too; a bulk copy takes them out."),
             ("outputs have barriers", slots * block + 8 * slots,
              "Copies out are counted, and need no barrier. Only the slots of inputs have one."),
-            ("one barrier for each input", slots * block + 16, "Each slot has a barrier of its own.")], 0),
+            ("one barrier for each input", slots * block + 16, "Each slot has a barrier of its own."),
+            ("one barrier for each stage", slots * block + barriers // 2,
+             "Each slot has a barrier of its own: those of x, and those of y."),
+            ("an f32 has 2 bytes", slots * block // 2 + barriers, "An f32 has 4 bytes. Only the product is in bf16.")], 0),
     ]
 
 
@@ -177,6 +182,8 @@ def read(p) -> list[Asked]:
     record = recorded()[p.place]
     before, loop = in_loop(record.ptx)
     threads, kib = int(re.search(r"\.reqntid (\d+)", record.ptx)[1]), record.shared_memory / record.depth / 1024
+    a_line = threads * 16 / 1024
+    groups = {len(re.findall(r"cp\.async\.c[ag]", part)) for part in record.ptx.split("commit_group")} - {0, 1, loop}
     return [
         Asked("The number of stages", "stages", record.depth, [
             ("the prologue has them all", record.depth - 1,
@@ -193,8 +200,14 @@ def read(p) -> list[Asked]:
             ("0x10 is ten", loop * threads * 10 / 1024, "0x10 is a hexadecimal number: sixteen."),
             ("all lines belong to one step", (before + loop) * threads * 16 / 1024,
              "One step is what one turn of the loop starts."),
-            ("one line is one step", threads * 16 / 1024, "The loop has several of these lines; they belong to one "
-                                                          "step."),
+            ("one line is one step", a_line, "The loop has several of these lines; they belong to one step."),
+            *[(f"one operand is a step: {lines}", lines * a_line,
+               "That is one operand's group. A step needs a block of x and one of y.") for lines in sorted(groups)],
+            *[("the prologue is a step", before * a_line, "Those lines start several stages. One turn of the loop "
+                                                          "starts one.")] * (record.depth > 2),
+            *[("32 threads execute a line", loop * 32 * 16 / 1024,
+               f"32 is one warp. The CUDA block has {threads} threads (.reqntid), and each executes the line.")] *
+            (loop * 32 != threads),
             ("bytes are KiB", kib * 1024, "Those are bytes; a KiB has 1024.")], 0),
         Asked("The shared memory", "KiB", record.shared_memory / 1024, [
             ("only the prologue's stages need a place", (record.depth - 1) * kib,

@@ -62,8 +62,8 @@ def _how(got: np.ndarray, expected: np.ndarray, slips) -> str:
         if np.allclose(got, value, rtol=1e-2):
             return says
     if np.isnan(got).any():
-        return ("There is nan in it: memory that nobody wrote. Scratch starts as garbage, so clear the sum at the "
-                "first step of k; and the output must be written at the last.")
+        return ("There is nan in it: memory that nobody wrote. Scratch starts as garbage: does the first step of k "
+                "clear the sum? And does the last one write the output?")
     if np.allclose(got, expected, rtol=0.05, atol=0.02 * np.abs(expected).max()):
         return ("Nearly right: rounded too often. Keep the sum in float32 scratch, ask jnp.dot for "
                 "preferred_element_type=jnp.float32, and round to bfloat16 once, at the last step of k.")
@@ -81,6 +81,19 @@ def k_slips(x: np.ndarray, y: np.ndarray, bk: int, after=lambda total: total):
                                           "step, and clear it only at the first step of k.")]
 
 
+def cleared_once(call: KernelCall, x: np.ndarray, y: np.ndarray, after=lambda total: total):
+    """What comes out if the sum is cleared at the very first step alone. Only where there are several tiles."""
+    out, total, grown = call.outputs[0], x.astype(np.float64) @ y.astype(np.float64), 0.0
+    slip, (bm, bn) = np.full(total.shape, np.nan), sizes(out)
+    for i, j in dict.fromkeys(out.blocks):
+        tile = slice(i * bm, (i + 1) * bm), slice(j * bn, (j + 1) * bn)
+        if total[tile].shape != (bm, bn):
+            return []
+        slip[tile] = grown = grown + total[tile]
+    return [(after(slip), "The sum goes on from tile to tile. Clear it at the first step of k of every tile, not only "
+                          "at the very first step.")] if (bm, bn) != total.shape else []
+
+
 @exercise("8.1", "Matmul", points=3)
 def matmul(answer: Handle, trial: Trial) -> None:
     for m, n, k, bm, bn, bk in trial.pick(VISIBLE, HIDDEN):
@@ -91,7 +104,7 @@ def matmul(answer: Handle, trial: Trial) -> None:
         call = the_call(did, [x, y], [(m, n)], case)
         insist_tiles(call, m, n, k, bm, bn, bk, case)
         expected = (x.astype(np.float32) @ y.astype(np.float32)).astype(BF16)
-        insist_product(call, did.result, expected, case, k_slips(x, y, bk))
+        insist_product(call, did.result, expected, case, [*k_slips(x, y, bk), *cleared_once(call, x, y)])
 
 
 @predict("8.2", "Bytes of each order", points=3,
@@ -137,23 +150,33 @@ def dense(answer: Handle, trial: Trial) -> None:
         did = run(answer, case, fit, x, w, bias, bm, bn, bk)
         call = the_call(did, [x, w, bias], [(m, n)], case)
         insist_tiles(call, m, n, k, bm, bn, bk, case)
+        strip = next(operand for operand in call.inputs if operand.shape == bias.shape)
+        if sizes(strip)[0] > 1:
+            raise Wrong(f"A block of {strip.name} is higher than the array, which has one row.", case=case,
+                        got=f"{list(strip.block_shape)}", expected=f"[1, {bn}]",
+                        nudge="Past the edge there is garbage. A block of one row is enough: the sum broadcasts it "
+                              "over the rows of the tile.")
         total = x.astype(np.float32) @ w.astype(np.float32)
         expected = np.maximum(total + bias, 0).astype(BF16)
         if any(np.array_equal(made, total.astype(BF16)) for made in call.results):
             raise Wrong("Your call makes the product alone, without bias and max.", case=case,
                         nudge="After the call, the product has been rounded, and makes a way to HBM and back. Let the "
                               "kernel add the bias and take the max, at the last step of k, before it rounds the sum.")
+        def finished(total, bias=bias):
+            return np.maximum(total + bias, 0)
         insist_product(call, did.result, expected, case, [
-            *epilogue_slips(x, w, bias, bk, bn), *k_slips(x, w, bk, lambda t, b=bias: np.maximum(t + b, 0))])
+            *epilogue_slips(x, w, bias, bk, bn), *k_slips(x, w, bk, finished), *cleared_once(call, x, w, finished)])
 
 
 def epilogue_slips(x, w, bias, bk, bn):
     """What other epilogues give, where they give something else."""
     x, w, b = (a.astype(np.float64) for a in (x, w, bias))
     steps, total, grown, biased = x.shape[1] // bk, x @ w, np.zeros((len(x), w.shape[1])), 0.0
+    parts = parts_biased = 0.0
     for k in range(0, x.shape[1], bk):
         part = x[:, k:k + bk] @ w[k:k + bk]
         grown, biased = np.maximum(grown + part, 0), np.maximum(biased + part + b, 0)
+        parts, parts_biased = parts + np.maximum(part, 0), parts_biased + np.maximum(part + b, 0)
     early = "A sum that still grows must stay as it is: apply bias and max once, at the last step of k."
     right = np.maximum(total + b, 0)
     slips = [(total + b, "The activation is missing: max(…, 0), on the finished sum."),
@@ -161,6 +184,8 @@ def epilogue_slips(x, w, bias, bk, bn):
              (np.maximum(total, 0) + b, "First the bias, then max(…, 0): else results can be negative."),
              (np.maximum(total + steps * b, 0), "The bias came in at every step of k. " + early),
              (np.maximum(grown + b, 0), early), (biased, early),
+             (np.maximum(parts + b, 0), "max(…, 0) was applied to each block's product. " + early),
+             (parts_biased, "Bias and max(…, 0) were applied to each block's product. " + early),
              (np.maximum(total + np.tile(b[:, :bn], w.shape[1] // bn), 0),
               "Each tile got the first block of the bias. Its index map should follow j, as the columns of w do.")]
     return [(value, says) for value, says in slips if not np.allclose(value, right, rtol=1e-2)]

@@ -50,9 +50,9 @@ def run(answer: Handle, case: str, fit: str, *arrays) -> KernelRun:
             failed.nudge = f"{fit}. " + (
                 "The index map says which block it is, 0, 1, 2 …; the pipeline multiplies by the block's shape itself."
                 if "not element offsets" in failed.message else
-                "Along each of its axes the grid makes a step for each block. An index map takes the program ids in "
-                "the order of the grid's axes, and gives a block index for each axis of the array, in the order of "
-                "the array's.")
+                "Along each of its axes the grid makes a step for each block: take their numbers from the arrays' "
+                "shapes. An index map takes the program ids in the order of the grid's axes, and gives a block index "
+                "for each axis of the array, in the order of the array's.")
         elif "Cast it first" in failed.message:
             failed.nudge = ("out_shape and scratch_shapes say which dtype a ref has. A sum that still grows should be "
                             "float32: cast only what is finished.")
@@ -226,21 +226,38 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
             made = f"after this step {block_name(out, block)} holds {holds:.6g} where it should hold {should:.6g}"
             events = (ran[first],)
         hazard = Hazard("wrong block", made, "", out.name, first, slot, events)
-    belong = sources(block) if sources else [
-        block if len(call.outputs) == 1 and x.shape == out.shape else x.blocks[step] for x in call.inputs]
-    odd = [(x, b) for x, b in zip(call.inputs, belong, strict=True) if x.blocks[step] != b]
-    known_right = sources and all({b} == {*x.blocks[step:end + 1]} for x, b in zip(call.inputs, belong, strict=True))
-    nudge = (f"Step {step} should read {block_name(*odd[0])} to write {block_name(out, block)}. Look at the "
-             f"index map of {odd[0][0].name}." if odd else
-             f"{steps} read{s} {made_from}, as it should: look at the kernel." if known_right else
-             f"{steps} read{s} {made_from}. Are those the blocks that belong to {block_name(out, block)}? If they "
-             "are, look at the kernel.")
+    home_of = sources or (lambda block: [
+        block if len(call.outputs) == 1 and x.shape == out.shape else x.blocks[step] for x in call.inputs])
+    known_right = sources and all({b} == {*x.blocks[step:end + 1]}
+                                  for x, b in zip(call.inputs, home_of(block), strict=True))
+    nudge = _odd_map(call, out, step, home_of) or (
+        f"{steps} read{s} {made_from}, as it should: look at the kernel." if known_right else
+        f"{steps} read{s} {made_from}. Are those the blocks that belong to {block_name(out, block)}? If they are, look "
+        "at the kernel.")
     for wrong, says in reversed(slips):  # the first that agrees is the one that stays
         known = wrong(result) if callable(wrong) else wrong
         nudge = says if np.isclose(result[at], known[at], 1e-5, 1e-5, equal_nan=True) else nudge
     raise Wrong(f"{steps} leave{s} a wrong block {block_name(out, block)}, by slot {slot} of {out.name}.", case=case,
                 got=_at(out, at, result), expected=f"{expected[at]:.6g}", schedule=schedule,
                 hazard=hazard, nudge=nudge)
+
+
+def _odd_map(call: KernelCall, out: KernelOperand, step: int, sources) -> str:
+    """Whose index map is at fault, if one is; `sources`: the block of each input that belongs to a block of `out`."""
+    block, read = out.blocks[step], [x.blocks[step] for x in call.inputs]
+    odd = [(x, b) for x, b in zip(call.inputs, sources(block), strict=True) if x.blocks[step] != b]
+    if not odd:
+        return ""
+    says = f"Step {step} should read {block_name(*odd[0])} to write {block_name(out, block)}."
+    blocks = np.ndindex(*(cdiv(n, b) for n, b in zip(out.shape, sizes(out), strict=True)))
+    home = next((b for b in blocks if list(sources(b)) == read), None)
+    if home is None:  # the inputs do not even belong together
+        return f"{says} Look at the index map of {odd[0][0].name}."
+    if len(odd) == 1:
+        return f"{says} Look at the index map of {odd[0][0].name}, and at that of {out.name}."
+    took = " and ".join(block_name(x, b) for (x, _), b in zip(odd, (x.blocks[step] for x, _ in odd), strict=True))
+    return (f"Step {step} reads {took}, which belong to {block_name(out, home)}, and writes {block_name(out, block)}. "
+            f"Look at the index map of {out.name}.")
 
 
 def _first_wrong(call: KernelCall, which: int, steps: range, so_far) -> tuple[int, float, float] | None:

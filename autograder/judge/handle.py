@@ -89,6 +89,10 @@ class Handle:
             if plan.get("manual") is True:
                 data = self.ask("kernel", *arrays)
                 return KernelRun(data["result"], tuple(map(KernelCall.from_plain, data["calls"])), _count(data["made"]))
+            if any(source is None for call in plan["calls"] for source in call["takes"]):
+                raise Wrong("Your pallas_call takes an array that is only known inside jax.vmap, jax.jit or jax.grad.",
+                            nudge="Call it on the arrays as they came. What vmap would add is one more axis of the "
+                                  "grid.")
             calls, made = tuple(map(KernelCall.from_plain, plan["calls"])), _count(plan["made"])
         left_by: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
         results = replay(plan["calls"], calls, arrays, lambda *step: self.ask("body", *step), left_by,
@@ -285,6 +289,7 @@ def number(answer: Any, what: str = "Your answer") -> float:
     return float(answer)
 
 
+DECIMAL = {"KiB": (1.024, "kB, of 1000", "1024"), "MiB": (1.024**2, "MB, of 1000²", "1024²")}
 OTHER_UNITS = [base**power for base in (1000.0, 1024.0) for power in (-4, -3, -2, -1, 1, 2, 3, 4)]  # s for µs
 
 
@@ -303,6 +308,9 @@ def close(answer: Any, expected: float, unit: str = "", tolerance: float = 0.01,
         return
     if unit and any(abs(x - expected * factor) <= tolerance * abs(expected * factor) for factor in OTHER_UNITS):
         nudge = f"The answer is wanted in {unit}. Is yours?"
+    factor, short, ours = DECIMAL.get(unit, (1.0, "", ""))
+    if short and abs(x - expected * factor) <= 1e-3 * abs(expected * factor):
+        nudge = f"That is in {short} bytes. A {unit} has {ours}."
     for slip, sentence in (slips or {}).items():
         if abs(x - slip) <= tolerance * abs(slip):
             nudge = sentence

@@ -32,7 +32,8 @@ def body(axis=2, clear=lambda k, last: k == 0, write=lambda k, last: k == last, 
 
 
 def product(kernel=None, order="ijk", of_x="ik", of_y="kj", of_o="ij", of_bias="0j", scratch=jnp.float32,
-            out=jnp.bfloat16, whole_k=False, swapped=False, grid=""):
+            out=jnp.bfloat16, whole_k=False, swapped=False, grid="",
+            bias_rows=lambda bm: 1):
     """A matmul with one part replaced: `order` names the axes of the maps, the others which two choose a block.
 
     `grid`: its axes, where they are others than the maps'.
@@ -47,7 +48,7 @@ def product(kernel=None, order="ijk", of_x="ik", of_y="kj", of_o="ij", of_bias="
             return lambda *ids: tuple(0 if a == "0" else ids[order.index(a)] for a in axes)
         y_block = (bn, bk) if swapped else (bk, bn)
         specs = [pl.BlockSpec((bm, bk), at(of_x)), pl.BlockSpec(y_block, at(of_y)),
-                 *(pl.BlockSpec((1, bn), at(of_bias)) for _ in bias)]
+                 *(pl.BlockSpec((bias_rows(bm), bn), at(of_bias)) for _ in bias)]
         return pl.pallas_call(
             kernel or body(), jax.ShapeDtypeStruct((m, n), out), grid=tuple(steps[a] for a in grid or order),
             in_specs=specs, out_specs=pl.BlockSpec((bm, bn), at(of_o)),
@@ -98,6 +99,13 @@ def uncast_kernel(x_ref, y_ref, o_ref, sum_ref):
     sum_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
 
 
+def very_first(k, last):
+    return (pl.program_id(0) == 0) & (pl.program_id(1) == 0) & (k == 0)
+
+
+cleared_once_kernel = body(clear=very_first)
+
+
 def relu(total, bias):
     return jnp.maximum(total + bias, 0)
 
@@ -126,6 +134,10 @@ def one_by_one(x, y, bm, bn):
     return jnp.stack([batched()(a[None], b[None], bm, bn)[0] for a, b in zip(x, y, strict=True)])
 
 
+def under_vmap(x, y, bm, bn):
+    return jax.vmap(lambda a, b: batched()(a[None], b[None], bm, bn)[0])(x, y)
+
+
 def flat_batch(x, y, bm, bn):
     (B, m, k), n = x.shape, y.shape[2]
     down, across = m // bm, n // bn
@@ -149,6 +161,7 @@ WRONG = {
         ("the sum may grow in the output", into_the_output, "rounded too often"),
         ("scratch as narrow as the operands", product(scratch=jnp.bfloat16), "rounded too often"),
         ("a sum may be as narrow as its parts", product(uncast_kernel, scratch=jnp.bfloat16), "should be float32"),
+        ("scratch is cleared once in all", product(cleared_once_kernel), "from tile to tile"),
         ("k may be the outermost axis", product(body(axis=0), "kij"), "revisit"),
         ("cleared where a row of tiles begins", product(body(axis=1)), "last block of k"),
         ("one block of k is enough", product(whole_k=True), "larger than the task allows"),
@@ -164,6 +177,7 @@ WRONG = {
     "8.2": [
         ("one number answers all", 12, "3 answers in a row"),
         ("bytes are MiB", [t * 2**20 for t in TRAFFIC], "too high"),
+        ("a MB is a MiB", [t * 1.024**2 for t in TRAFFIC], "A MiB has 1024²"),
     ],
     "8.3": [
         ("the activation at every step",
@@ -173,6 +187,13 @@ WRONG = {
                       grow=lambda total, part, bias: total + part + bias)), "every step of k"),
         ("bias and activation at every step",
          product(body(grow=lambda total, part, bias: jnp.maximum(total + part + bias, 0))), "still grows"),
+        ("the activation on each block's product",
+         product(body(done=relu, grow=lambda total, part, bias: total + jnp.maximum(part, 0))), "to each block's"),
+        ("bias and activation on each block's product",
+         product(body(grow=lambda total, part, bias: total + jnp.maximum(part + bias, 0))), "to each block's"),
+        ("scratch is cleared once in all",
+         product(body(clear=very_first, done=relu)), "from tile to tile"),
+        ("a tile of the bias", product(body(done=relu), bias_rows=lambda bm: bm), "higher than the array"),
         ("the bias comes after",
          product(body(done=lambda total, bias: jnp.maximum(total, 0) + bias)), "First the bias"),
         ("without the activation", product(body(done=lambda total, bias: total + bias)), "activation is missing"),
@@ -211,6 +232,8 @@ WRONG = {
         ("y's block follows i", batched(of_y=("b", 0, "i")), "smallest failing case"),
         ("all rows at once", batched(height=lambda bm, m: m), "larger than the task allows"),
         ("the output has one matrix", batched(of_o=(0, "i", "j")), "smallest failing case"),
+        ("rows and columns change places in the output", batched(of_o=("b", "j", "i")), "index map"),
+        ("vmap makes the axis", under_vmap, "jax.vmap"),
     ],
 }
 
