@@ -118,7 +118,8 @@ def price(p) -> list[Asked]:
             ("one barrier for each input", slots * block + 16, "Each slot has a barrier of its own."),
             ("one barrier for each stage", slots * block + barriers // 2,
              "Each slot has a barrier of its own: those of x, and those of y."),
-            ("an f32 has 2 bytes", slots * block // 2 + barriers, "An f32 has 4 bytes. Only the product is in bf16.")], 0),
+            ("an f32 has 2 bytes", slots * block // 2 + barriers,
+             "An f32 has 4 bytes. Only the product is in bf16.")], 0),
     ]
 
 
