@@ -34,10 +34,25 @@ _handed_on = contextvars.ContextVar("memories whose `.value` a branch or a loop 
 
 
 T = TypeVar("T")
+OWN_COPIES = "a kernel that starts its own copies (or has semaphores, or an output in pl.ANY)"
 
 
 class NeedsStepping(Exception):
-    """Raised while tracing: this kernel starts copies or allocates, so it is stepped through instead."""
+    """Raised while tracing: this kernel starts copies, allocates or takes of an array in HBM: it is stepped through."""
+
+
+class InHbm:
+    """The memory of an array that stays in HBM, to a kernel that is only traced: it may have a ref to it."""
+
+    is_semaphore = False
+
+    def __init__(self, x):
+        self.name, self.shape, self.dtype = x.name, x.shape, x.dtype
+
+    def load(self, starts, sizes, *_):
+        raise NeedsStepping(self.name)
+
+    store = load
 
 
 def position():

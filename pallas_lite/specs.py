@@ -318,16 +318,24 @@ def _check_range(where, blocks, shape, sizes, padding):
 
 def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars=(),
                 in_kernel=False) -> list[tuple[int, ...]] | jax.Array:
-    """The block index of every step, in row-major grid order. A traced array if the scalars are traced."""
+    """The block index of every step, in row-major grid order. A traced array if it depends on traced scalars."""
     if index_map is None:
         return [(0,) * rank] * math.prod(grid)
     _check_arity(index_map, where, grid, scalars)
     if not in_kernel:
         _check_traceable(index_map, where, grid, scalars)
     if any(isinstance(s, jax.core.Tracer) for s in scalars):
-        return jax.numpy.stack(_traced_columns(index_map, grid, scalars), axis=1)
+        if _reads_scalars(index_map, grid, scalars):
+            return jax.numpy.stack(_traced_columns(index_map, grid, scalars), axis=1)
+        scalars = [np.zeros(s.shape, s.dtype) for s in scalars]
     with jax.ensure_compile_time_eval():  # the indices are known, also where the call is being traced
         return _evaluate(index_map, where, grid, rank, scalars, in_kernel)
+
+
+def _reads_scalars(index_map, grid, scalars) -> bool:
+    jaxpr = jax.make_jaxpr(index_map)(*[np.int32(0)] * len(grid), *scalars).jaxpr
+    used = [v for e in jaxpr.eqns for v in e.invars] + jaxpr.outvars
+    return any(v is s for v in used for s in jaxpr.invars[len(grid):])
 
 
 def _check_traceable(index_map, where, grid, scalars):

@@ -17,7 +17,7 @@ import numpy as np
 
 from . import reports
 from . import specs as _specs
-from .body import Body, NeedsStepping, check_arity
+from .body import OWN_COPIES, Body, InHbm, NeedsStepping, check_arity
 from .engines import xla
 from .engines.record import record
 from .engines.simulate import simulate
@@ -27,6 +27,7 @@ from .jaxprs import count_work
 from .manual_dma import direct, orders, step
 from .manual_dma.log import schedule_of
 from .memory import PERIOD, garbage_value
+from .refs import Ref
 from .schedule import Schedule
 from .timeline import Timeline, timeline
 from .tracer_errors import first_outside
@@ -165,8 +166,14 @@ class Traced:
         return list(zip(self.names[:n] + self.names[n + len(self.arrays):], self.extras, strict=True))
 
     def unflatten(self, refs: list) -> tuple[list, dict]:
-        """The engines' order (operands, arrays in HBM, scalars, scratch) -> the kernel's arguments and keywords."""
+        """The engines' order (operands, arrays in HBM, scalars, scratch) -> the kernel's arguments and keywords.
+
+        An engine for kernels that only compute has nothing for the arrays in HBM, and gives no refs to them.
+        """
         n_blocked, n_all, n_scalars = len(self.operands), len(self.arrays), len(self.scalars)
+        if len(refs) < n_all + len(self.extras):
+            in_hbm = [Ref(InHbm(x)) for x in self.arrays if x.stays_in_hbm]
+            refs = [*refs[:n_blocked], *in_hbm, *refs[n_blocked:]]
         blocked, free = iter(refs[:n_blocked]), iter(refs[n_blocked:n_all])
         arrays = [next(free if x.stays_in_hbm else blocked) for x in self.arrays]
         return self.call.arguments([*refs[n_all:n_all + n_scalars], *arrays, *refs[n_all + n_scalars:]], n_scalars,
@@ -174,13 +181,17 @@ class Traced:
 
     @cached_property
     def manual(self) -> bool:
-        """Does the kernel start copies, or allocate, itself?"""
-        scratch = jax.tree.leaves(self.call.scratch_shapes)
-        if any(x.stays_in_hbm for x in self.arrays) or any(map(_specs.is_semaphore, scratch)):
+        """Does the kernel start copies, allocate, or take of an array that stays in HBM, itself?"""
+        in_hbm, scratch = [x for x in self.arrays if x.stays_in_hbm], jax.tree.leaves(self.call.scratch_shapes)
+        if any(x.is_output for x in in_hbm) or any(map(_specs.is_semaphore, scratch)):
             return True
         try:
             return self.body is None
         except NeedsStepping:
+            return True
+        except PallasLiteError:  # stepped through it may be right: there Python may decide by values
+            if not in_hbm:
+                raise
             return True
 
     @cached_property
@@ -237,9 +248,12 @@ class Traced:
             raise NotSupportedError(f"{self.call.name}: the simulator cannot run under jax.jit or jax.vmap. Call it "
                                     'outside, on concrete arrays, or give backend="xla".')
         if self.manual and any(isinstance(s, jax.core.Tracer) for s in self.scalars):
-            raise NotSupportedError(f"{self.call.name}: a kernel that starts its own copies is checked before it runs, "
-                                    "so its prefetched scalars must be concrete arrays, not traced. Call it outside "
-                                    "jax.jit, or pass them as an operand in SMEM.")
+            by_them = ", ".join(self.blocks_from_scalars)
+            mend = (f"or give {by_them}, whose blocks they choose, to the kernel in pl.ANY and copy the blocks there, "
+                    "by scalars from an operand in SMEM." if by_them else "or pass them as an operand in SMEM.")
+            raise NotSupportedError(f"{self.call.name}: {OWN_COPIES} is checked before it runs, so its prefetched "
+                                    "scalars must be concrete arrays, not traced. Call it outside jax.jit, or let the "
+                                    f"function find them outside itself, {mend}")
 
     def _values(self, inputs):
         params = self.call.params

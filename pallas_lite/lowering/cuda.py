@@ -21,6 +21,7 @@ from jax.experimental import topologies
 from jax.interpreters.mlir import ir
 from jax.sharding import AbstractDevice, AbstractMesh, SingleDeviceSharding, use_abstract_mesh
 
+from ..body import OWN_COPIES
 from ..errors import NotSupportedError, PallasLiteError
 from .stages import Compiled, Lowered, blamed, unknown
 
@@ -50,9 +51,9 @@ class GpuLowered(Lowered):
         super().__init__(traced)
         name = traced.call.name
         if traced.manual:
-            raise NotSupportedError(f"{name}: a kernel that starts its own copies is written for a TPU; "
-                                    f"{self.dialect} has no DMA semaphores. Let pallas_call copy the blocks "
-                                    '(BlockSpec), or lower it to "tpu".')
+            raise NotSupportedError(f"{name}: {OWN_COPIES} is written for a TPU; {self.dialect} has no DMA "
+                                    "semaphores. Let pallas_call copy the blocks (BlockSpec), or lower it to "
+                                    '"tpu".')
         inputs, outputs = ([x for x in traced.operands if x.is_output == out] for out in (False, True))
         for x, y in ((x, y) for x in inputs for y in outputs if x.array == y.array and x.blocks != y.blocks):
             raise NotSupportedError(f"{name}: {x.name} and {y.name} share their memory, and steps run at once on a "

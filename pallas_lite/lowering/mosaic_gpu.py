@@ -240,7 +240,8 @@ def kernel_call(traced, interpret=False):
 
     def run(*given):
         arrays = [jnp.pad(a, [(0, n - m) for n, m in zip(room(x), x.shape, strict=True)])
-                  for x, a in zip(inputs, given[n_scalars:], strict=True)]
+                  for x, a in zip((x for x in traced.arrays if not x.is_output), given[n_scalars:], strict=True)
+                  if not x.stays_in_hbm]
         with gpu.values_stay(traced.call.name, "Mosaic GPU"):
             results = f(*tables, *given[:n_scalars], *arrays)
         return [r[tuple(map(slice, y.shape))] for y, r in zip(outputs, results, strict=True)]
@@ -259,7 +260,7 @@ def _whole_blocks(x):
 
 def _refuse_unvisited(traced):
     for y in traced.operands:
-        aliased = any(x.array == y.array for x in traced.operands if not x.is_output)
+        aliased = any(x.array == y.array for x in traced.arrays if not x.is_output)
         blocks = math.prod(-(-n // b) for n, b in zip(y.shape, y.block_shape, strict=True))
         if y.is_output and aliased and (y.starts or len(set(y.blocks)) < blocks):
             raise NotSupportedError(f"{traced.call.name}: {y.name} shares the memory of an operand and keeps the "

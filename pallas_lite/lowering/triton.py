@@ -131,7 +131,7 @@ def kernel_call(traced, interpret=False):
     beyond = {x.name: {d for b in set(x.blocks) for d, (part, n) in enumerate(
         zip(x.window(b)[1], x.block_shape, strict=True)) if (part.start, part.stop) != (0, n)} for x in operands}
     uses, _ = gpu.look(traced)
-    inputs, outputs = ([x for x in operands if x.is_output == out] for out in (False, True))
+    inputs, outputs = ([x for x in traced.arrays if x.is_output == out] for out in (False, True))
     # An output that keeps its block along the loop is stored once, after it; one that is read back is carried too.
     one_visit = {y.name: (grid.along(y) == grid.along(y)[:, :1]).all() for y in outputs}
     kept = [y for y in outputs if uses[y.name].is_read

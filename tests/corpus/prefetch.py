@@ -132,3 +132,25 @@ def scalars_traced_by_jit(pl, pltpu):
         out_specs=pl.BlockSpec((2, 4), lambda i, which: (i, 0)))
     call = pl.pallas_call(copy, shape(8, 4), grid_spec=spec)
     return jax.jit(lambda which, x: call(jnp.flip(which), x)), (np.array([2, 0, 3, 1], np.int32), normal(8, 4))
+
+
+def update(pl, pltpu, sequences, places, **options):
+    """Of each sequence's `places` in a cache that stays in HBM, the one that `where` says gets a new row."""
+    def kernel(where_ref, new_ref, cache_hbm, o_ref):
+        o_ref[...] = new_ref[...]
+    spec = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=1, grid=(sequences,),
+        in_specs=[pl.BlockSpec((None, 1, 128), lambda b, where: (b, 0, 0)), pl.BlockSpec(memory_space=pl.ANY)],
+        out_specs=pl.BlockSpec((None, None, 1, 128), lambda b, where: (b, where[b], 0, 0)))
+    return pl.pallas_call(kernel, shape(sequences, places, 1, 128), grid_spec=spec, **options)
+
+
+@case
+def new_rows_in_a_cache_that_the_output_shares(pl, pltpu):
+    return update(pl, pltpu, 3, 8, input_output_aliases={2: 0}), (
+        np.array([3, 0, 7], np.int32), normal(3, 1, 128), normal(3, 8, 1, 128))
+
+
+@case
+def an_operand_in_hbm_that_nobody_reads(pl, pltpu):
+    return update(pl, pltpu, 4, 1), (np.zeros(4, np.int32), normal(4, 1, 128), normal(4, 1, 1, 128))

@@ -200,6 +200,100 @@ def test_blocks_chosen_by_traced_scalars_are_not_checked():
         jax.jit(f)(table, x)
 
 
+# -- prefetched scalars that jax.jit traces
+
+def in_a_cache(kernel, copies_rows=True, **options):
+    """A row for each of 3 sequences of 4, which stay in HBM and share the output's memory. Scalars say where."""
+    out = pl.BlockSpec((1, 1, 8), lambda b, where: (b, where[b], 0)) if copies_rows else HBM
+    spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=3, scratch_shapes=[pltpu.SemaphoreType.DMA] * (
+        not copies_rows), in_specs=[pl.BlockSpec((1, 1, 8), lambda b, where: (b, 0, 0)), HBM], out_specs=out)
+    return pl.pallas_call(kernel, shape(3, 4, 8), grid_spec=spec, input_output_aliases={2: 0}, **options)
+
+
+WHERE, NEW, CACHE = np.array([3, 0, 2], np.int32), 1 + X[:3, None], -X[:12].reshape(3, 4, 8)
+
+
+def put(where_ref, new_ref, cache_hbm, o_ref):
+    o_ref[...] = new_ref[...]
+
+
+@pytest.mark.parametrize("run", [lambda f: f, jax.jit, lambda f: in_a_cache(put, backend="simulate"),
+                                 lambda f: lambda *operands: jax.vmap(f)(*(a[None] for a in operands))[0]],
+                         ids=["called", "jit", "simulate", "vmap"])
+def test_an_operand_in_hbm_that_the_kernel_leaves_alone_makes_no_copies_of_its_own(run):
+    want = CACHE.copy()
+    want[np.arange(3), WHERE] = NEW[:, 0]
+    f = in_a_cache(put, on_hazard="raise")
+    np.testing.assert_array_equal(run(f)(WHERE, NEW, CACHE), want)
+    traced = f.trace(WHERE, NEW, CACHE)
+    assert not traced.manual and not traced.hazards
+    assert [x.name for x in traced.schedule.operands] == ["new", "o"]  # whose block of each step is copied, and no more
+
+
+def test_a_row_of_a_cache_that_two_steps_write_is_a_revisit():
+    twice = pl.pallas_call(lambda new_ref, cache_hbm, o_ref: put(None, new_ref, None, o_ref), shape(12, 8), grid=4,
+                           in_specs=[pl.BlockSpec((1, 8), lambda i: (i, 0)), HBM], input_output_aliases={1: 0},
+                           out_specs=pl.BlockSpec((1, 8), lambda i: (i % 2, 0)))
+    with pytest.warns(pl.HazardWarning, match="o") as warned:
+        twice(X[:4], X[:12])
+    assert [h.kind for h in warned[0].message.hazards] == ["revisit"]
+
+
+def test_an_operand_in_hbm_that_the_kernel_touches_is_not_left_alone():
+    def reads(where_ref, new_ref, cache_hbm, o_ref):
+        o_ref[...] = new_ref[...] + cache_hbm[0:1, 0:1]
+    with pytest.raises(pl.SpecError, match="is in HBM, where a kernel cannot read directly"):
+        in_a_cache(reads)(WHERE, NEW, CACHE)
+
+    def by_python(where_ref, new_ref, cache_hbm, o_ref):
+        if where_ref[0] == 3:  # known where a kernel is stepped through
+            pltpu.sync_copy(new_ref, o_ref)
+    np.testing.assert_array_equal(in_a_cache(by_python)(WHERE, NEW, CACHE), jax.jit(in_a_cache(put))(WHERE, NEW, CACHE))
+
+
+def copies_it(where_ref, new_ref, cache_hbm, o_hbm, sem):
+    b = pl.program_id(0)
+    copy = pltpu.make_async_copy(new_ref, o_hbm.at[pl.ds(b, 1), pl.ds(where_ref[b], 1)], sem)
+    copy.start()
+    copy.wait()
+
+
+def copies_too(where_ref, new_ref, cache_hbm, o_ref):
+    pltpu.sync_copy(new_ref, o_ref)
+
+
+@pytest.mark.parametrize("f, mend", [
+    (in_a_cache(copies_it, copies_rows=False), "or pass them as an operand in SMEM."),
+    (in_a_cache(copies_too), "or give o, whose blocks they choose, to the kernel in pl.ANY and copy the blocks there, "
+                             "by scalars from an operand in SMEM.")], ids=["read", "choose blocks"])
+def test_copies_of_its_own_by_traced_scalars_are_refused_and_the_mends_work(f, mend):
+    with pytest.raises(pl.NotSupportedError) as refused:
+        jax.jit(f)(WHERE, NEW, CACHE)
+    assert str(refused.value) == (
+        f"{f.name}: a kernel that starts its own copies (or has semaphores, or an output in pl.ANY) is checked before "
+        "it runs, so its prefetched scalars must be concrete arrays, not traced. Call it outside jax.jit, or let the "
+        f"function find them outside itself, {mend}")
+    want = in_a_cache(put)(WHERE, NEW, CACHE)
+    np.testing.assert_array_equal(f(WHERE, NEW, CACHE), want)
+    np.testing.assert_array_equal(jax.jit(lambda new, cache: f(WHERE, new, cache))(NEW, CACHE), want)
+    in_smem = pl.pallas_call(copies_it, shape(3, 4, 8), grid=3, in_specs=[
+        pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec((1, 1, 8), lambda b: (b, 0, 0)), HBM], out_specs=HBM,
+        input_output_aliases={2: 0}, scratch_shapes=[pltpu.SemaphoreType.DMA])
+    np.testing.assert_array_equal(jax.jit(in_smem)(WHERE, NEW, CACHE), want)
+
+
+def test_traced_scalars_that_no_index_map_reads_leave_the_blocks_known():
+    def scale(n_ref, x_ref, o_ref):
+        o_ref[...] = n_ref[pl.program_id(0)] * x_ref[...]
+    spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=4, in_specs=[
+        pl.BlockSpec((4, 8), lambda i, n: (i, 0))], out_specs=pl.BlockSpec((4, 8), lambda i, n: (i % 2, 0)))
+    f, n = pl.pallas_call(scale, shape(8, 8), grid_spec=spec), np.arange(4, dtype=np.int32)
+    with pytest.warns(pl.HazardWarning, match="o") as warned:
+        got = jax.jit(f)(n, X)
+    assert [h.kind for h in warned[0].message.hazards] == ["revisit"]
+    np.testing.assert_array_equal(got, np.concatenate([2 * X[8:12], 3 * X[12:16]]))
+
+
 @pytest.mark.parametrize("around, batch", [
     (lambda f: f, ()), (jax.jit, ()), (jax.vmap, (3,)), (lambda f: jax.jit(jax.vmap(f)), (3,)),
     (lambda f: lambda x: jax.lax.map(f, x), (3,)),

@@ -86,7 +86,7 @@ _planned: list = []  # the calls of the last plan: "body" runs their kernels
 def _plan(target, *arrays):
     """What the pallas_calls of a function ask for, where their operands come from, and what it returns of them.
 
-    Nothing runs. `manual`: some kernel starts copies of its own, so it cannot be asked for one step.
+    Nothing runs. `manual`: some kernel may start copies of its own, so it cannot be asked for one step.
     """
     import jax
 
@@ -95,7 +95,7 @@ def _plan(target, *arrays):
     with pallas_lite.observe_calls(run=False) as calls:
         result = target(*given)
     _planned[:] = calls[:MOST_CALLS]
-    if any(c.manual for c in _planned):
+    if any(c.manual or len(c.operands) < len(c.arrays) for c in _planned):
         return {"manual": True}
     leaves = list(result) if type(result) in (tuple, list) else [result]
     places = [_place(a, calls.results[:MOST_CALLS]) for a in leaves if isinstance(a, jax.Array)]
