@@ -393,12 +393,16 @@ def fused(slots_of_bias):
 
 for slots in 2, 3:
     t = fused(slots)
-    print(f"{slots} slots for the bias: {t.total * 1e6:.0f} µs, {t.bound}-bound")
+    waits = {name: sum(s.end - s.start for s in t.spans if s.waiting and f"wait {name}" in s.label)
+             for name in ("x", "w", "bias")}
+    print(f"{slots} slots for the bias: {t.total * 1e6:.0f} µs; the core waits",
+          ", ".join(f"{seconds * 1e6:.0f} µs for {name}" for name, seconds in waits.items()))
 
 # %% [markdown]
-# It does. A copy of 1 KiB is late for the same α as one of 1 MiB, and the core waits for *all* its operands: the
-# shallowest one decides. (Copies out in between take their turns in the same port.) Now look at the whole way, each
-# rung with the epilogue, in a call of its own or fused:
+# It does. A copy of 1 KiB arrives α after it has left the port, as one of 1 MiB does. With two slots it starts one
+# step ahead, and in the port it stands behind a block of w and a copy out: it comes too late, and the core waits for
+# *all* its operands. The shallowest one decides. With three, its copies start two steps ahead, as those of x and w do.
+# Now look at the whole way, each rung with the epilogue, in a call of its own or fused:
 
 # %%
 layer = {rung: seconds + apart.total for rung, seconds in ladder.items()}
@@ -433,8 +437,8 @@ plt.show()
 # %%
 def account(bm, bn, bk, depth):
     t = in_order("mnk", 2048, 2048, 8192, bm, bn, bk, depth).timeline(TPU_V5E)
-    print(f"{bm} × {bn} × {bk}, {depth} slots: {t.total * 1e6:.1f} µs, {t.bound}-bound,",
-          f"{t.sram_bytes / MiB:.1f} MiB", "✗" * bool(t.hazards))
+    print(f"{bm} × {bn} × {bk}, {depth} slot{'s' * (depth > 1)}: {t.total * 1e6:.1f} µs,",
+          f"{t.bound}-bound, {t.sram_bytes / MiB:.1f} MiB", "✗" * bool(t.hazards))
     for kind, parts in ("lower bounds", t.terms), ("above them", t.excess):
         print(f"  {kind:13}", ", ".join(f"{k} {v * 1e6:.1f}" for k, v in parts.items() if v > 1e-9))
 

@@ -245,11 +245,11 @@ for name, machine, cores in ("a core of a TPU v5e", TPU_V5E, 1), ("an SM of an H
 print(f"that is {flight / step_bytes:.1f} steps of {step_bytes // 1024} KiB on an SM")
 
 # %% [markdown]
-# The TPU's core has 16 MiB, and a single block of 512 × 512 in f32, 1 MiB, is enough to fill the line. An SM has 227
-# KiB, its blocks are small, and so it needs several of them on the way. On a GPU the number of slots is called
-# **stages**, and it is yours to choose: `pl.Buffered(n)`. Take a product of matrices, and of it what one SM does: one
-# block of the result, 32 steps along k, with its share of the machine. **Predict:** from which number of stages on
-# does one more buy nothing?
+# On the TPU's core a kernel may use 16 MiB, and a single block of 512 × 512 in f32, 1 MiB, is enough to fill the line.
+# On an SM it may use 227 KiB, its blocks are small, and so it needs several of them on the way. On a GPU the number of
+# slots is called **stages**, and it is yours to choose: `pl.Buffered(n)`. Take a product of matrices, and of it what
+# one SM does: one block of the result, 32 steps along k, with its share of the machine. **Predict:** from which number
+# of stages on does one more buy nothing?
 
 # %%
 def product(m, n, k, blocks, stages):
@@ -269,7 +269,8 @@ sm = H100.with_(name="one SM of an H100", beta=H100.beta / SMS, flops=H100.flops
                 matmul_flops=H100.matmul_flops / SMS)
 for stages in range(1, 8):
     t = product(64, 64, 1024, (64, 64, 32), stages).timeline(sm)
-    print(f"{stages} stages: {t.total * 1e6:5.1f} µs, modelled   {t.bound}-bound")
+    print(f"{stages} {'stage: ' if stages == 1 else 'stages:'} {t.total * 1e6:5.1f} µs, modelled"
+          f"   {t.bound}-bound")
 
 # %% [markdown]
 # Stage by stage the latency disappears, and then the bandwidth is the end. It agrees with what you computed above: a
@@ -291,12 +292,13 @@ plt.show()
 # |---|---|---|
 # | the pipeline | made by the compiler, from a plain loop | ours, copy by copy: the `pipeline.py` of chapter 3 |
 # | stages | `num_stages`, a number beside the program | slots of each operand (upstream: `max_concurrent_steps`) |
-# | a copy in | `cp.async`, by all threads | a bulk copy by one thread; it signals a **barrier** |
+# | a copy in | `cp.async`, by all threads | started by one thread, made by the **TMA**; it signals a **barrier** |
 # | which operands | only what a matrix product reads | all |
 # | accumulators | registers | registers for a product; else slots in shared memory |
 #
-# (Upstream's own emitter for Mosaic GPU, `plgpu.emit_pipeline`, copies every input at every step, and takes what goes
-# from step to step as `init_carry`, not in an output's block.)
+# (The TMA, tensor memory accelerator, is an engine of each SM that copies a whole block at one instruction, a *bulk*
+# copy: much like a TPU's DMA. Upstream's own emitter for Mosaic GPU, `plgpu.emit_pipeline`, copies every input at every
+# step, and takes what goes from step to step as `init_carry`, not in an output's block.)
 #
 # ## What stages cost
 #
@@ -312,7 +314,8 @@ for stages in 1, 2, 3, 4, 6, 7, 8:
         verdict = "fits"
     except pl.PallasLiteError:
         verdict = "refused"
-    print(f"{stages} stages: {sum(parts.values()) / 1024:3g} KiB   {parts}   {verdict}")
+    print(f"{stages} {'stage: ' if stages == 1 else 'stages:'} {sum(parts.values()) / 1024:3g} KiB"
+          f"   {parts}   {verdict}")
 
 # %% [markdown]
 # For 16-bit operands the rule is simple: **stages × (bytes of a block of x + of y)**. The accumulator is in registers,
@@ -432,7 +435,8 @@ for line in shown.ptx.splitlines():
 # %% [markdown]
 # Chapter 3 again, in another alphabet:
 #
-# - `.reqntid 128`: the CUDA block has 128 threads. Each instruction is executed by all of them.
+# - `.reqntid 128`: the CUDA block has 128 threads. Each instruction is executed by all of them. They are one
+#   **warpgroup**, four warps of 32: the matrix unit takes its orders (`wgmma`) from a warpgroup as a whole.
 # - `cp.async … 0x10`: a **start**. Each thread copies 16 bytes from HBM to shared memory, and goes on.
 # - `cp.async.commit_group` ties the copies before it into a group, here one for each operand. It plays the semaphore.
 # - `cp.async.wait_group 2`: a **wait**: until at most 2 groups are still under way.
