@@ -103,6 +103,13 @@ class Exercise:
         return f"test-{self.number.replace('.', '-')}"
 
 
+def ended(text: str, mark: str = ":") -> str:
+    """A title with a mark behind it; one that ends with a mark of its own keeps that.  >>> ended("Is it free?")
+    'Is it free?'
+    """
+    return text if text.endswith(("?", "!")) else text + mark
+
+
 Check = TypeVar("Check", bound=Callable[[Any, Trial], None])
 EXERCISES: dict[str, Exercise] = {}  # in course order, whatever the order of registration
 

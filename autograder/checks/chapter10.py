@@ -167,7 +167,7 @@ def deepest(answer: Handle, trial: Trial) -> None:
                         "" if x == int(x) else "Part of a stage is none: round down.")
             more = f" ({_stage(*shape) * int(x):,} bytes)" if 0 < x < 1e6 and x == int(x) else ""
             raise Wrong("That is too many: they do not fit." if x > right else "More would fit.", case=case,
-                        got=f"{x:g} stages{more}",
+                        got=f"{x:g} stage{'s' * (x != 1)}{more}",
                         nudge=slip or "One stage: a block of x, bm × bk, and one of y, bk × bn. How often do its bytes "
                                       "go into 227 · 1024?")
 

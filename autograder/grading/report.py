@@ -22,7 +22,7 @@ from pallas_lite.errors import many
 
 from ..commandline import typed
 from ..course.release import Course
-from ..exercise import EXERCISES
+from ..exercise import EXERCISES, ended
 from .grade import Mark, Report, clean
 
 VERSION = 1  # of results.json
@@ -316,7 +316,8 @@ def print_lines(report: Report, console: Console) -> None:
         console.print(f"! {clean(warning)}", markup=False, highlight=False)
     for number, m in report.marks.items():
         points = "?" if m.points is None else f"{m.points:g}"
-        console.print(f"{SIGNS[m.verdict]} {number} {EXERCISES[number].title}: {points} of {m.max_points:g} points"
+        title = ended(EXERCISES[number].title)
+        console.print(f"{SIGNS[m.verdict]} {number} {title} {points} of {m.max_points:g} points"
                       f"  {m.message if m.verdict != 'right' else ''}".rstrip(), markup=False, highlight=False)
         for label, text in m.details.items():
             if text and label != "timeline":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import platformdirs
 
-from ..exercise import EXERCISES, Exercise
+from ..exercise import EXERCISES, Exercise, ended
 from .result import shell
 
 
@@ -99,7 +99,7 @@ class Progress:
     def words(self) -> str:
         if self.next is None:
             return "All done. Well done!"
-        return f"Next: exercise {self.next.number}, {self.next.title}."
+        return f"Next: exercise {self.next.number}, {ended(self.next.title, '.')}"
 
     def __repr__(self) -> str:
         rows = self.rows()

@@ -11,6 +11,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..exercise import ended
+
 # verdict -> sign, colour of the card's edge (readable on white and on JupyterLab's dark grey)
 SIGNS = {"right": ("✓", "#2e9e5b"), "wrong": ("✗", "#d64545"), "error": ("✗", "#d64545"), "not done": ("…", "#8a8a8a"),
          "broken": ("!", "#c27c0e")}
@@ -49,7 +51,7 @@ class Result:
         words = {"right": "right", "wrong": "not right yet", "error": "your code stopped", "not done": "not done yet",
                  "broken": "could not be checked"}[self.verdict]
         marks = f"{self.points:g} of {self.max_points:g} points" if self.max_points else ""
-        return f"{sign} Exercise {self.exercise}{' · ' + self.title if self.title else ''}: {words}" + \
+        return f"{sign} {ended(f'Exercise {self.exercise}' + f' · {self.title}' * bool(self.title))} {words}" + \
             (f" ({marks})" if marks else "")
 
     def facts(self) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from pallas_lite.errors import many
 
-from ..exercise import EXERCISES, Trial, load
+from ..exercise import EXERCISES, Trial, ended, load
 from ..sandbox.inside.personal import personal
 from .checking import judge
 from .handle import LocalHandle
@@ -71,7 +71,7 @@ def selftest(checks: tuple[str, ...], mutants: str, only: Collection[str] = (),
             problems.append(f"{number}: no wrong answer is planted in {mutants}; nobody knows whether its check can "
                             "fail")
         counts = len(wrong.get(number, [])) + len(planted_slips), len(right.get(number, []))
-        say(f"{number} {found.title}: {many(counts[0], 'wrong answer')}, {many(counts[1], 'right one')}")
+        say(f"{number} {ended(found.title)} {many(counts[0], 'wrong answer')}, {many(counts[1], 'right one')}")
     return problems
 
 

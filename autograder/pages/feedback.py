@@ -19,7 +19,7 @@ from markupsafe import Markup
 from pallas_lite.errors import many
 
 from ..course.release import Course, Notebook
-from ..exercise import EXERCISES
+from ..exercise import EXERCISES, ended
 from ..grading.by_hand import ByHand
 from ..grading.grade import Mark, Report, clean, harmless
 from ..grading.report import SIGNS, write_atomic
@@ -110,6 +110,7 @@ def page(report: Report, course: Course, notebooks: Iterable[Notebook] | None = 
     known = bool(marks) and all(m.points is not None for m in marks)
     points, most = sum(m.points or 0 for m in marks), sum(m.max_points for m in marks)
     return template("feedback.html").render(
+        ended=ended,
         student=clean(report.student), title=", ".join(dict.fromkeys(n.unit for n in notebooks)) or "Your notebook",
         total=f"{points:g} of {most:g} points" if known else "", percent=f"{100 * points / (most or 1):.0f}",
         opening=_opening(report, marks), notes=[clean(w) for w in report.warnings], chapters=chapters,
