@@ -78,8 +78,8 @@ def card(number: str, mark: Mark, for_student: bool = False) -> str:
     message, details = _told(mark) if for_student else (mark.message, mark.details)
     # A student reads the points above the test, those given by hand among them.
     points = "" if for_student else f" ({mark.points:g} of {mark.max_points:g} points)"
-    parts = [f'<div style="font-weight:600">{SIGNS[mark.verdict]} Exercise {e(number)}{" · " * bool(title)}{ended(e(title))} '
-             f"{WORDS[mark.verdict]}{points}</div>"]
+    parts = [f'<div style="font-weight:600">{SIGNS[mark.verdict]} Exercise {e(number)}{" · " * bool(title)}'
+             f"{ended(e(title))} {WORDS[mark.verdict]}{points}</div>"]
     if message:
         parts.append(f'<div style="white-space:pre-wrap">{e(message)}</div>')
     for label, text in details.items():
