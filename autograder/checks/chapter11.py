@@ -108,8 +108,7 @@ def _ask(answer: Handle, case: str, shapes: str, *arrays):
 
 def _parts(given, count: int, names: str, case: str) -> list:
     if not isinstance(given, (tuple, list)) or len(given) != count:
-        length = f" of length {len(given)}" if isinstance(given, (tuple, list)) else ""
-        raise Wrong(f"Your function should return {names}: {count} arrays.", case=case, got=kind_of(given) + length)
+        raise Wrong(f"Your function should return {names}: {count} arrays.", case=case, got=kind_of(given))
     return list(given)
 
 

@@ -62,11 +62,10 @@ def judge(given: Any, asked: list[Asked], case: str) -> None:
         given = given.tolist()
     parts = [given] if len(asked) == 1 and not isinstance(given, (tuple, list)) else given
     if not isinstance(parts, (tuple, list)) or len(parts) != len(asked):
-        length = f" of length {len(parts)}" if isinstance(parts, (tuple, list)) else ""
         units = [f" ({a.unit})" if a.unit and a.unit not in a.what else "" for a in asked]
         wanted = ", then ".join(a.what[0].lower() + a.what[1:] + unit for a, unit in zip(asked, units, strict=True))
         how_many = f"{len(asked)} answers in a row" if len(asked) > 1 else "one answer"
-        raise Wrong(f"The prediction should hold {how_many}: {wanted}.", case=case, got=kind_of(parts) + length)
+        raise Wrong(f"The prediction should hold {how_many}: {wanted}.", case=case, got=kind_of(parts))
     for part, a in zip(parts, asked, strict=True):
         if isinstance(a.value, str):
             _word(part, a, case)

@@ -239,7 +239,7 @@ def test_a_kernels_calls_are_told():
 
 @pytest.mark.parametrize("answer, words", [
     (3, "too high"), (2, "too low"), ("2.5", "a text"), (True, "True or False"), (float("nan"), "finite"),
-    (float("inf"), "finite"), (None, "None"), ([2.5], "a list"), (np.ones(2), "an array of shape"),
+    (float("inf"), "finite"), (None, "None"), ([2.5], "a list of length 1"), (np.ones(2), "an array of shape"),
     (np.array([3.0]), "too high")])
 def test_close_says_the_way_but_not_the_value(answer, words):
     with pytest.raises(Wrong, match=words) as error:
