@@ -29,6 +29,8 @@ from .schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Event, Operan
 from .specs import Operand
 from .verify import Hazard
 
+ONE_OF = {"input array": "a block of A", "input slots": "a slot of X", "output slots": "a slot of Y",
+          "output array": "a block of B"}
 MOST_EVENTS = 200_000  # a loop that never ends must not fill the memory
 
 
@@ -120,7 +122,7 @@ def _tape(verb, given, kinds):
         if not isinstance(place, Place):
             raise PipelineError(f"{call}: it takes blocks and slots such as A[0] or X[1], not {place!r}.")
         if place.row.kind != kind:
-            raise PipelineError(f"{call}: {place} is one of the {place.row.kind}; here belongs one of the {kind}.")
+            raise PipelineError(f"{call}: {place} is {ONE_OF[place.row.kind]}; here belongs {ONE_OF[kind]}.")
         if place.row.tape is not given[0].row.tape:
             raise PipelineError(f"{call}: {place} is left over from another loop. Use the places that this loop is "
                                 "given.")

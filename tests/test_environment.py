@@ -205,10 +205,11 @@ def test_a_learners_file_is_never_overwritten(bootstrap, tmp_path):
         (source / name).write_text("new")
     (work / "unit1").mkdir(parents=True)
     (work / "unit1/a.ipynb").write_text("mine")
-    assert bootstrap.fill(source, work) == 2
+    assert bootstrap.filled(source, work) == "2 files new, the others as you left them"
     assert (work / "unit1/a.ipynb").read_text() == "mine"
     assert (work / "unit2/图.ipynb").read_text() == "new"
-    assert bootstrap.fill(source, work) == 0
+    assert bootstrap.filled(source, work) == "all as you left it"
+    assert bootstrap.filled(source, tmp_path / "other") == "3 files new"
     assert not list(work.rglob("*.part"))
 
 

@@ -233,6 +233,14 @@ def fill(source: Path, work: Path) -> int:
     return copied
 
 
+def filled(source: Path, work: Path) -> str:
+    """Fills work from source, and says what is new there."""
+    new = fill(source, work)
+    files = sum(p.is_file() and ".ipynb_checkpoints" not in p.parts for p in source.rglob("*"))
+    return ("all as you left it" if not new else f"{new} file{'s' * (new > 1)} new" +
+            ", the others as you left them" * (new < files))
+
+
 def earlier(source: Path, work: Path) -> list[str]:
     """The files in work that came from another release than this one, and are not what this one has.
 
@@ -273,7 +281,7 @@ def lab(venv: Path, arguments: list[str]) -> None:
         say("Building the notebooks")
         subprocess.run([venv / "bin/python", "-m", "autograder", "build"], cwd=ROOT, env=environment(venv), check=True)
     work.mkdir(exist_ok=True)
-    say(f"Your own copy of the notebooks is {work} ({fill(notebooks, work)} files new, the others as you left them)")
+    say(f"Your own copy of the notebooks is {work} ({filled(notebooks, work)})")
     if old := earlier(notebooks, work):
         say(f"There is a newer release of {', '.join(old)}. Yours {'is' if len(old) == 1 else 'are'} left as you have "
             f"{'it' if len(old) == 1 else 'them'}: to get the new one beside yours, rename yours, and make lab again.")

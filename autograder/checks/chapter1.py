@@ -168,21 +168,37 @@ def fused(answer: Handle, trial: Trial) -> None:
                         got=f"{moved / math.prod(shape):.3g} arrays moved", expected="4 arrays moved",
                         nudge="Without grid and specs, each operand is one block and copied once.")
         right = np.maximum(x * y + z, 0)
-        told_apart(did.result, right, x, y, z, case)
+        told_apart(answer, call, did.result, right, x, y, z, case)
         insist_values(call, 0, did.result, right, case)
 
 
-def told_apart(result, right, x, y, z, case) -> None:
-    """Raises Wrong where the values are those of a known slip."""
-    if not isinstance(result, np.ndarray) or result.shape != right.shape or np.allclose(result, right, 1e-5, 1e-5):
+def told_apart(answer, call, result, right, x, y, z, case) -> None:
+    """Raises Wrong where values are wrong that the call made in one step: steps and slots, and they are chapter 3's."""
+    if not isinstance(result, np.ndarray) or result.shape != right.shape or call.steps > 1 or \
+            np.allclose(result, right, 1e-5, 1e-5):
         return
+    at = tuple(map(int, np.argwhere(~np.isclose(result, right, 1e-5, 1e-5))[0]))
+    nudge = f"There x is {x[at]:.4g}, y is {y[at]:.4g} and z is {z[at]:.4g}. What does your kernel make of them?"
     for values, says in ((x * y + z, "Negative results should become 0. What does jnp.maximum do?"),
+                         (np.abs(x * y + z), "Negative results should become 0, not positive. What does jnp.maximum "
+                                             "do?"),
                          (np.maximum(x * y, 0), "z is missing."), (np.maximum(x + y + z, 0), "x and y multiply."),
+                         (np.maximum((x + y) * z, 0), "x and y multiply, and z is added."),
+                         (np.maximum(x * y * z, 0), "z is added."),
+                         (np.maximum(x * y - z, 0), "z is added, not taken away."),
+                         (np.maximum(x * y + x, 0), "z is added, not x."),
+                         (np.maximum(x * y + y, 0), "z is added, not y."),
                          (np.maximum(x * y, 0) + z, "Add z first, then take the maximum with 0."),
-                         (np.minimum(x * y + z, 0), "That keeps the smaller of the two; take the larger."),
-                         (np.full_like(x, np.nan), "Nothing was stored: the output holds what was in memory before. "
-                                                   "o_ref[...] = value stores; o_ref = value only names it anew.")):
-        if np.allclose(result, values, 1e-5, 1e-5, equal_nan=True):
-            at = tuple(map(int, np.argwhere(~np.isclose(values, right))[0]))
-            raise Wrong("The values are not max(x * y + z, 0).", case=case, got=f"o{list(at)} = {result[at]:.6g}",
-                        expected=f"{right[at]:.6g}", nudge=says)
+                         (np.minimum(x * y + z, 0), "That keeps the smaller of the two; take the larger.")):
+        if np.allclose(result, values, 1e-5, 1e-5):
+            nudge = says
+    if np.isnan(result).any():
+        again = answer.kernel(x, y, z, filling=7.0).result  # in memory that held 7 everywhere
+        if np.all(again == 7):
+            nudge = ("Nothing was stored in the output: it holds what was in memory before. The output's ref is the "
+                     "kernel's last parameter, and o_ref[...] = value stores there; o_ref = value only names it anew.")
+        elif not np.isnan(again).any():
+            nudge = ("There the output holds what was in memory before, or something made of it. Does your kernel read "
+                     "o_ref before it stores, or leave a part of it out?")
+    raise Wrong("The values are not max(x * y + z, 0).", case=case, got=f"o{list(at)} = {result[at]:.6g}",
+                expected=f"{right[at]:.6g}", nudge=nudge)

@@ -19,10 +19,11 @@ from .result import Result, show
 
 NO_RETURN = ("A function gives what stands behind its return, and None where there is none. print only shows a value: "
              "write return before it.")
+MISSING = object()  # where no answer is given: `...` is one, of an exercise that is still a hole
 TIME_LIMIT = 20.0  # seconds, for one check in a notebook; the first call of JAX in it may take several
 
 
-def check(number: str, answer: Any = ..., *, hidden: bool = False, student: str = "",
+def check(number: str, answer: Any = MISSING, *, hidden: bool = False, student: str = "",
           time_limit: float = TIME_LIMIT) -> Result:
     """Checks an exercise and returns the verdict, which shows itself. Never raises.
 
@@ -33,6 +34,9 @@ def check(number: str, answer: Any = ..., *, hidden: bool = False, student: str 
         found = _find(number)
         if found is None:
             return Result(number if isinstance(number, str) else "?", "", 0.0, 0.0, "broken", _unknown(number, answer))
+        if answer is MISSING:
+            return Result(found.number, found.title, 0.0, found.points, "not done", "No answer is given. It stands "
+                          f'behind the number: check("{found.number}", …), with the name of what the exercise asks for.')
         errors = io.StringIO()
         # Any text on stderr costs the whole mark under nbgrader, and a warning is no mistake.
         with contextlib.redirect_stderr(errors), warnings.catch_warnings(), limit(time_limit):

@@ -52,6 +52,18 @@ def maximum_outside(x, y, z):
     return jnp.maximum(computes(lambda x, y, z: x * y + z)(x, y, z), 0)
 
 
+def reads_the_output(x_ref, y_ref, z_ref, o_ref):
+    o_ref[...] = jnp.maximum(o_ref[...] + x_ref[...] * y_ref[...] + z_ref[...], 0)
+
+
+def output_first(o_ref, x_ref, y_ref, z_ref):
+    o_ref[...] = jnp.maximum(x_ref[...] * y_ref[...] + z_ref[...], 0)
+
+
+def output_third(x_ref, y_ref, o_ref, z_ref):
+    o_ref[...] = jnp.maximum(x_ref[...] * y_ref[...] + z_ref[...], 0)
+
+
 def copies_beside(x, y, z):
     """A call of the right form, whose result nobody uses."""
     computes(lambda x, y, z: x)(x, y, z)
@@ -130,6 +142,13 @@ WRONG = {
         ("a kernel returns its result", fuse(returns), "returns nothing"),
         ("pallas_call runs the kernel", call_not_called, "nothing has run"),
         ("assigning the name stores the value", fuse(refs_are_values), "Nothing was stored"),
+        ("an output starts at zero", fuse(reads_the_output), "read o_ref before"),
+        ("the output comes first", fuse(output_first), "the kernel's last parameter"),
+        ("refs may stand in any order", fuse(output_third), "the kernel's last parameter"),
+        ("the sister of it is the same", computes(lambda x, y, z: jnp.minimum(x * y - z, 1)), "your kernel make"),
+        ("the maximum with 0 drops a sign", computes(lambda x, y, z: jnp.abs(x * y + z)), "not positive"),
+        ("the sum comes before the product", computes(lambda x, y, z: jnp.maximum((x + y) * z, 0)), "z is added"),
+        ("x serves twice", computes(lambda x, y, z: jnp.maximum(x * y + x, 0)), "not x"),
         ("z is for later", computes(lambda x, y, z: jnp.maximum(x * y, 0)), "z is missing"),
         ("the maximum comes before the sum", computes(lambda x, y, z: jnp.maximum(x * y, 0) + z), "Add z first"),
         ("max keeps what is below", computes(lambda x, y, z: jnp.minimum(x * y + z, 0)), "take the larger"),

@@ -319,6 +319,9 @@ pl.derivation_stepper(4)
 # </details>
 
 # %% [markdown]
+# With a single slot 9 µs are the least, as in exercise 3.2: a copy in and a step need the same slot of X, so they take
+# turns.
+#
 # Where did each line come to rest? A start of a copy in stands just behind the step that reads its slot before. A wait
 # for a copy out stands just before the step that writes its slot anew. That is no accident: it is rule 3, twice. Now
 # write it as a loop, one move after the other.

@@ -94,6 +94,11 @@ def test_a_number_without_quotes_or_after_the_answer_is_told_how_to_write_it(num
     assert result.verdict == "broken" and result.message.endswith(f"{call}.")
 
 
+def test_a_check_without_an_answer_says_that_none_is_given_not_that_it_is_not_done():
+    assert "No answer is given" in check("2.2").message and check("2.2").verdict == "not done"
+    assert check("2.2", ...).message == "Exercise 2.2 is not done yet."
+
+
 def given_helper(i):
     return [0][i]
 
