@@ -36,7 +36,7 @@ def check(number: str, answer: Any = MISSING, *, hidden: bool = False, student: 
             return Result(number if isinstance(number, str) else "?", "", 0.0, 0.0, "broken", _unknown(number, answer))
         if answer is MISSING:
             return Result(found.number, found.title, 0.0, found.points, "not done", "No answer is given. It stands "
-                          f'behind the number: check("{found.number}", …), with the name of what the exercise asks for.')
+                          f'behind the number: check("{found.number}", …), with the name of your answer.')
         errors = io.StringIO()
         # Any text on stderr costs the whole mark under nbgrader, and a warning is no mistake.
         with contextlib.redirect_stderr(errors), warnings.catch_warnings(), limit(time_limit):

@@ -75,12 +75,13 @@ for step, memory in enumerate(("registers", "SRAM", "HBM")):
 
 MB, GB = 1e6, 1e9
 chips = {"TPU v5p": (96 * MB, 95 * GB),  # SRAM: the Pallas tutorial; HBM: Google Cloud, "TPU v5p"
-         # 132 multiprocessors with a shared memory each, one L2 for all: NVIDIA, H100 data sheet and tuning guide
+         # 132 shared memories, one L2: NVIDIA, H100 data sheet and tuning guide
          "H100 SXM": (132 * H100.physical_sram_bytes + 50 * MB, 80 * GB)}
 print()
 for name, (sram, hbm) in chips.items():
     print(f"{name:8}  SRAM {sram / MB:3.0f} MB   HBM {hbm / GB:3.0f} GB, {hbm / sram:4.0f} × as large")
-print(f"\nshared memory of the H100, which is most of its L1: {132 * H100.physical_sram_bytes / MB:.0f} MB of those")
+shared = 132 * H100.physical_sram_bytes
+print(f"\nshared memory of the H100, most of its L1: {shared / MB:.0f} MB of those")
 print("VMEM of the v5p, by another source:", TPU_V5P.sources["physical_sram_bytes"].partition(";")[0])
 
 # %% [markdown]
@@ -480,8 +481,8 @@ print(f"in all: {sum(t.schedule.hbm_bytes['total'] for t in steps.values()) // x
 def fused(x: jax.Array, y: jax.Array, z: jax.Array) -> jax.Array:
     """max(x * y + z, 0) for three arrays of one shape: one pallas_call, each array moved once.
 
-    pl.pallas_call(kernel, out_shape=x) makes a function; without specs, each operand is one block. The kernel gets a
-    ref of each operand, in their order, and the output's ref last.
+    pl.pallas_call(kernel, out_shape=x) makes a function; without specs, each operand is one block.
+    The kernel gets a ref of each operand, in their order, and the output's ref last.
     """
     ### BEGIN SOLUTION
     def kernel(x_ref, y_ref, z_ref, o_ref):
