@@ -252,12 +252,12 @@ def traffic(p) -> list[Asked]:
             ("k only", 2 * a + a * times, "k and v both stream by."),
             ("the result needs no copy", a + 2 * a * times, "q comes in, and the result goes out."),
             ("numbers are bytes", a + a * times, "A bf16 has 2 bytes."),
-            ("f32", 4 * a + 4 * a * times, "bf16 has 2 bytes, not 4.")], 0.001,
+            ("f32", 4 * a + 4 * a * times, "bf16 has 2 bytes, not 4.")],
             nudge="For each of the four arrays: how often is the whole of it copied?"),
         Asked("The ratio", "", (1 + times) / 2, [
             ("the blocks of queries", times, "q and the result are moved only once: they pull the mean down."),
             ("over one array", 2 + 2 * times, "There are four arrays to compare with, not one."),
-            ("over q and k and v", (2 + 2 * times) / 3, "The result is one of the four arrays.")], 0.001),
+            ("over q and k and v", (2 + 2 * times) / 3, "The result is one of the four arrays.")]),
     ]
 
 
@@ -286,13 +286,16 @@ def blocks(answer: Handle, trial: Trial) -> None:
                           f"and v take {streams:,.0f}: bk and the depth. What goes with bq alone, q, the result and "
                           f"the scratch, takes {kib - scores - streams:,.0f}.")
     if micros > p.target_us * (1 + 1e-9):
-        wins = {"a larger bq": (2 * bq, bk, depth), "a larger bk": (bq, 2 * bk, depth),
-                "more depth": (bq, bk, depth + 1)}
-        room = [name for name, (a, b, c) in wins.items() if p.n % int(a) == 0 and p.n % int(b) == 0 and c <= 8
-                and cost(p.n, p.d, int(a), int(b), int(c))[0] <= p.sram_kib]
+        larger = {"twice the bq": (2 * bq, bk, depth), "twice the bk": (bq, 2 * bk, depth),
+                  "one slot more": (bq, bk, depth + 1)}
+        costs = {name: cost(p.n, p.d, int(a), int(b), int(c)) for name, (a, b, c) in larger.items()
+                 if p.n % int(a) == 0 and p.n % int(b) == 0 and c <= 8}
+        room = [f"{name} ({time:.1f} µs)" for name, (need, time) in costs.items()
+                if need <= p.sram_kib and time < micros]
         raise Wrong("That fits, and is too slow.", case=case, got=got, expected=f"at most {p.target_us:g} µs",
                     nudge=f"There is room for {' or '.join(room)}." if room else
-                    "It fills the SRAM with the wrong things. What falls with bq, with bk, and with the depth?")
+                    "Neither twice the bq nor twice the bk nor one slot more would fit and help: something has to "
+                    f"shrink first. The scores take {scores:,.0f} KiB, the slots of k and v {streams:,.0f}.")
 
 
 @exercise("11.6", "Causal, without the copies", points=4)

@@ -328,7 +328,7 @@ WRONG = {
         ("the smallest blocks are the safest", (128, 128, 2), "too slow"),
         ("as large as it goes", (1024, 1024, 2), "block of scores"),
         ("depth is free", (1024, 512, 8), "KiB of SRAM"),
-        ("one slot saves room", (GOOD[0], GOOD[1], 1), "more depth"),
+        ("one slot saves room", (GOOD[0], GOOD[1], 1), "one slot more ("),
         ("any block size divides", (100, 128, 2), "divides n"),
         ("two numbers are enough", (256, 256), "three numbers"),
         ("the whole array is a block", (TASK.n, TASK.n, 1), "KiB of SRAM"),

@@ -343,8 +343,11 @@ for bq, bk in (128, 512), (512, 512), (2048, 512), (512, 128), (512, 2048), (204
           f"{t.total * 1e6:12.1f}  {t.bound}-bound, core busy {t.utilisation:.0%}")
 
 # %% [markdown]
-# A small bk makes many short steps, each with α to wait for: bk is what hides the latency. (The block of scores, bq ×
-# bk, is a temporary of the kernel's body; no slot is kept for it, but a compiler has to find room for it too.)
+# There are (n/bq)·(n/bk) steps, and each has α to wait for, unless enough copies are in flight (chapter 7). Larger
+# blocks of either kind make fewer steps: 128 × 512 and 512 × 128 have as many, and both are latency-bound. So bk saves
+# time where it saves no bytes, and pays with the slots of k and v; bq saves both, and pays with q, the result and acc.
+# (The block of scores, bq × bk, is a temporary of the kernel's body; no slot is kept for it, but a compiler has to
+# find room for it too.)
 #
 # ### Exercise 11.5 · Choose the blocks
 # Another kernel has taken most of the SRAM. Choose bq, bk and the keys' depth for your sizes: fit into what is left,
@@ -379,8 +382,8 @@ check("11.5", blocks, student=STUDENT)
 # <code>cost</code> is yours to call. Start from what the table above says of bq and of bk, and halve what does not fit.
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
-# The block of scores takes 4·bq·bk bytes, so it grows with both. Traffic falls with bq, waiting for α falls with bk and
-# with the depth of the keys' slots. Between them stands the SRAM.
+# The block of scores takes 4·bq·bk bytes, so it grows with both. Traffic falls with bq. Waiting for α falls with the
+# number of steps, so with bq and with bk, and with the depth of the keys' slots. Between them stands the SRAM.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
 # Let Python look: all bq and bk among 128, 256, 512 and depths 2 to 4, keep those with
@@ -625,7 +628,8 @@ check("11.7", prediction, student=STUDENT)
 #
 # - A reduction that seems to need everything at once may have a **running** form: keep what is needed to correct the
 #   past (m and l), and rescale.
-# - Fusing is about traffic: what never leaves SRAM is never moved. Then bq decides the bytes, bk and depth the latency.
+# - Fusing is about traffic: what never leaves SRAM is never moved. Then bq decides the bytes, and
+#   fewer steps (by bq or bk) or more depth hide the latency.
 # - A kernel cannot call off a copy. An index map can: let the block stay.
 # - One kernel, three places: the simulator on your laptop, a TPU's DMAs, a GPU's blocks; and past the chip, a ring,
 #   with the network as the next memory.
