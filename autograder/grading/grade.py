@@ -279,8 +279,8 @@ class _Run:
             self.ids[clean(student, 100) if normalise(student) else ""] = None  # its numbers count all the same
         trial = Trial(test.number, self.grader.hidden, student)
         try:
-            # The check itself ends too: what it does with an answer is bounded as the answer is.
-            with limit(2 * WALL * self.grader.timeout):
+            # The check itself ends too: what it does with an answer is bounded as the answer is, in each of two trials.
+            with limit(3 * WALL * self.grader.timeout):
                 result = judge(EXERCISES[test.number], RemoteHandle(self.worker, test.expression, clock), trial)
         except TimeUp:
             self.worker.close()
@@ -373,6 +373,9 @@ class RemoteHandle(Handle):
     def __init__(self, worker: Worker, expression: str, clock: Clock):
         self._worker, self._expression, self._clock = worker, expression, clock
         self._over = ""
+
+    def renew(self):
+        self._clock = Clock(self._clock.seconds)
 
     def _ask(self, op, args):
         if self._over:  # a check that caught the first failure may not go on as if nothing had happened

@@ -49,6 +49,9 @@ class Handle:
                                lineno if type(lineno) is int else 0)
         raise Wrong("Your answer came back as something that is not an answer.")
 
+    def renew(self) -> None:
+        """The next trial begins: it has the whole time limit again."""
+
     def value(self) -> Any:
         """The object itself: a number, text, array, or a tuple, list or dict of them."""
         return self.ask("value")
