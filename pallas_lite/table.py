@@ -17,12 +17,12 @@ def folded(count: int, remarks: Sequence[str] = (), fold: int | None = None) -> 
 def aligned(header: list[str], rows: dict[int, list[str]], remarks: Sequence[str] = ()) -> str:
     """A table of numbered rows as text: a dot for an empty cell, a remark behind its row, a line for rows left out.
 
-    Where it would be wider than a page, the items of a cell stand on several lines.
+    Where it would be wider than a page, remarks and all, the items of a cell stand on several lines.
     """
     shown = list(rows)
     widths = [max(map(len, [h, *(rows[i][c] for i in shown)])) for c, h in enumerate(header)]
-    most = max(widths)
-    while most > NARROW and sum(min(w, most) for w in widths) + 2 * len(widths) > WIDE:
+    most, remark = max(widths), max([len(remarks[i]) for i in shown] if remarks else [0])
+    while most > NARROW and sum(min(w, most) for w in widths) + 2 * len(widths) + remark > WIDE:
         most -= 1
     cells = {i: [_wrapped(c or "·", most) for c in rows[i]] for i in shown}
     widths = [max(map(len, [h, *(line for i in shown for line in cells[i][c])])) for c, h in enumerate(header)]

@@ -83,7 +83,7 @@ def test_a_wide_table_lists_a_cells_copies_on_several_lines_and_loses_none():
     table = aligned(["step", "copy_in start", "copy_in wait", "run", "copy_out start", "copy_out wait"],
                     dict(enumerate(rows)), ["  ✗ race", ""])
     lines = table.split("\n")
-    assert len(lines) > 3 and max(len(line.removesuffix("  ✗ race")) for line in lines) <= 108
+    assert len(lines) > 3 and max(map(len, lines)) <= 108, "its mark stands on the page, too"
     assert [c for line in lines for c in copies if c in line] == copies
     assert lines[1].startswith("   0  a[0, 0] → 0, ") and lines[1].endswith("✗ race")
     assert lines[-1].split() == ["1", "·", "a[1]", "run", "·", "o[0]"]
