@@ -48,6 +48,11 @@ def first_hazard(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
         if len(used) == 1:
             return (f"X[{hazard.slot}] is still being filled, and a slot takes one block at a time. There are {depth} "
                     f"slots, and every copy in goes to X[{hazard.slot}]: let block i go to slot i % depth.")
+        before = schedule.events[:hazard.events[-1]]
+        started, ran = (sum(e.verb == verb for e in before) for verb in ("copy_in_start", "run"))
+        if started - ran >= depth:
+            return (f"{many(started, 'block')} came before it, and {many(ran, 'step')} ran: none of the {depth} slots "
+                    "is free. A slot is free once the step that reads its block has run: start the copy behind that.")
         return ("The slot is still being filled with another block. A slot of X takes one block at a time: next "
                 "door is slot (i + 1) % depth.")
     if hazard.kind == "never waited" and hazard.operand == "X":
@@ -112,6 +117,9 @@ def _waited_in_vain(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
     if in_epilogue and waits > n and hazard.slot not in sent:
         return (f"The epilogue waits for {slot}, which no copy has left. How many copies out are under way after "
                 f"{many(n, 'step')}, and in which slots?")
+    if in_epilogue and [e.slot for e in before if e.verb == "copy_out_start"][-1:] == [hazard.slot]:
+        return (f"{slot} has been waited for already, and no copy has left it since. How many copies out are under way "
+                f"after {many(n, 'step')}, and in which slots?")
     if in_epilogue:
         return (f"This is the epilogue. After {many(n, 'step')}, which slot did the last copy out leave from, and is "
                 "it the one that you wait for?")

@@ -125,6 +125,16 @@ def waits_twice(N, A, X, Y, B):
         copy_out_wait(Y[i % 2])
 
 
+def all_starts_first(N, A, X, Y, B):
+    for i in range(N):
+        copy_in_start(A[i], X[i % 2])
+    for i in range(N):
+        copy_in_wait(X[i % 2])
+        compute(X[i % 2], Y[i % 2])
+        copy_out_start(Y[i % 2], B[i])
+        copy_out_wait(Y[i % 2])
+
+
 def fetches_past_the_end(N, A, X, Y, B):
     copy_in_start(A[0], X[0])
     for i in range(N):
@@ -226,6 +236,11 @@ def late_waits_only(N, A, X, Y, B):
         copy_out_start(Y[i % 2], B[i])
     for slot in range(min(N, 2)):
         copy_out_wait(Y[slot])
+
+
+def waits_in_the_loop_and_behind_it(N, A, X, Y, B):
+    two_slots_still_blocking(N, A, X, Y, B)
+    copy_out_wait(Y[1])
 
 
 def first_iteration_waits(N, A, X, Y, B):
@@ -340,6 +355,7 @@ WRONG = {
     "3.4": [
         ("one slot is enough for two blocks", same_slot_for_the_next, "being read"),
         ("the next block takes the place of this one", same_slot_started_before_the_wait, "every copy in goes to X[0]"),
+        ("as early as possible is before the loop", all_starts_first, "none of the 2 slots"),
         ("the prologue is a start more", first_block_started_twice, "A[0] is started twice"),
         ("a second wait does no harm", waits_twice, "has been waited for already"),
         ("there is always a next block", fetches_past_the_end, "should not happen"),
@@ -355,6 +371,7 @@ WRONG = {
         ("the next block takes the place of this one", same_slot_started_before_the_wait, "every copy in goes to X[0]"),
         ("the first iteration has something to wait for", first_iteration_waits, "older"),
         ("the last copy waits for itself", no_epilogue, "epilogue"),
+        ("the epilogue waits in any case", waits_in_the_loop_and_behind_it, "has been waited for already"),
         ("as late as possible is after the loop", all_waits_at_the_end, "before the kernel"),
     ],
     "3.6": [
@@ -366,16 +383,13 @@ WRONG = {
 }
 
 
-def blocking_time_as_a_sum(n, copy, kernel):
-    return sum(2 * copy + kernel for _ in range(n))
-
-
 def blocking_time_as_an_array(n, copy, kernel):
     return np.array([n * (copy + kernel + copy)])
 
 
 RIGHT = {
-    "3.1": [("adds up block by block", blocking_time_as_a_sum), ("an array of one", blocking_time_as_an_array)],
+    "3.1": [("adds up block by block", lambda n, copy, kernel: sum(2 * copy + kernel for _ in range(n))),
+            ("an array of one", blocking_time_as_an_array)],
     "3.2": [("fetches after the kernel instead of waiting later", one_slot_other_end)],
     "3.3": [("capitals and blanks", {letter.upper(): f" {name.upper()} " for letter, name in _RIGHT_NAMES.items()}),
             ("the functions' names", {f"loop_{letter}": name for letter, name in _RIGHT_NAMES.items()})],
