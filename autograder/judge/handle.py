@@ -276,8 +276,6 @@ def kind_of(value: Any) -> str:
     """
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape}"
-    if type(value) in (tuple, list):
-        return f"a {type(value).__name__} of length {len(value)}"
     words = {bool: "True or False", type(None): "None", str: "a text", int: "a number", float: "a number"}
     name = type(value).__name__
     length = f" of length {len(value)}" if isinstance(value, (tuple, list)) else ""
