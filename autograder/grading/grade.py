@@ -4,9 +4,9 @@ Whatever a submission does, it ends in a Report. Next: batch.py (many at once), 
 """
 import re
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from ..course.release import Course, Notebook, Test
 from ..exercise import EXERCISES, AnswerFailed, Trial
@@ -18,7 +18,7 @@ from ..sandbox.inside.answers import TimeUp
 from ..sandbox.inside.personal import normalise
 from ..sandbox.remote import WALL, Clock, GraderFault, Worker, WorkerDied
 from .submissions import Submission
-from .transplant import Step, Unread, collect, tails, transplant
+from .transplant import ANOTHER_CHAPTER, Step, Unread, chapter_in, collect, is_another, tails, transplant
 
 ANOTHER = "STUDENT is '{}' in {}, and that came in as '{}': predictions count with the numbers of that id"
 BLANK = "STUDENT is blank in {}, and that came in as '{}': predictions count with the demo's numbers"
@@ -135,22 +135,31 @@ class Grader:
             one = len(unread) == 1 and len(submission.paths) < 2
             report.warnings += [why if one else f"{file}: {why}" for file, why in unread]
         elif submission.whole:
-            report.warnings[:0] = self._absent(read, unread, report)  # before what was seen in the others
+            report.warnings[:0] = self._absent(submission, read, unread, report)  # before what was seen in the others
 
-    def _absent(self, read: Iterable[Notebook], unread: Unread, report: Report) -> list[str]:
+    def _absent(self, submission: Submission, read: dict[Notebook, tuple[Path, Any]], unread: Unread,
+                report: Report) -> list[str]:
         """The notebooks that no file was graded as; returns the warnings, each a cause and what follows from it.
 
         One that was not handed in earns 0; of one that is, or may be, in a file that cannot be read, nothing is known.
-        Such a file is the notebook whose name it has, else any of them.
+        Such a file is the notebook whose name it has, else any of them. A file that holds another notebook than its
+        name says is graded as what it holds, and makes nothing else of that unit missing.
         """
         warnings = []
         names = {n.name: n for n in self.course.notebooks}
-        named = [names[Path(file).stem] for file, _ in unread if Path(file).stem in names]
-        units = {n.unit for n in (*read, *named)}
+        called = dict(zip(map(Path, submission.paths), report.files, strict=True))
+        others = {n: called[path] for n, (path, _) in read.items()
+                  if names.get(is_another(path.name, n, self.course), n) not in read}
+        unread = [*unread, *((file, ANOTHER_CHAPTER.format(n.name)) for n, file in others.items())]
+        # What is something else than its name says is not missed where the notebook itself was read.
+        unread = [(file, why) for file, why in unread
+                  if not why.startswith("this is ") or names.get(chapter_in(file, names)) not in read]
+        named = [names[own] for file, _ in unread if (own := chapter_in(file, names))]
+        units = {n.unit for n in (*(n for n in read if n not in others), *named)}
         absent = [n for n in self.course.notebooks if n.unit in units and n not in read]
         unknown: dict[Notebook, str] = {}
         for file, why in unread:
-            own = names.get(Path(file).stem)
+            own = names.get(chapter_in(file, names))
             may_be = [n for n in absent if (n is own if own else n not in named)]
             unknown.update(dict.fromkeys(may_be, f"{file}: {why}"))
             no_mark = (f". No mark for {', '.join(n.name for n in may_be)} until it is handed in again; the other "

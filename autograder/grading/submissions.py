@@ -16,11 +16,13 @@ from functools import cached_property
 from pathlib import Path
 
 from ..course.release import REPOSITORY, ROOT, Course
-from .transplant import LARGEST, Unreadable, load, tails
+from .transplant import LARGEST, Unreadable, chapter_in, load, tails
 
 MOST_FILES = 200  # notebooks of one student
 MOST_BYTES = 4 * LARGEST  # of all of them: a batch holds a few submissions at a time
 NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # browsers add such an ending
+
+ARCHIVE = re.compile(r"\.(zip|7z|rar|tar|t?gz|bz2|xz)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def find(paths: list[str], course: Course) -> list[Submission]:
         else:
             found.append(_no_file(path))
     # The same file named twice is one submission.
-    found = sorted(dict.fromkeys(found), key=lambda s: (_natural(s.student), s.paths))
+    found = sorted(dict.fromkeys(found), key=lambda s: (natural(s.student), s.paths))
     return [s for _, same in itertools.groupby(found, lambda s: s.student) for s in _told_apart(list(same))]
 
 
@@ -207,7 +209,8 @@ def _student(path: Path, course: Course) -> Submission:
                         (ROOT / ".nbgrader" / "source", "nbgrader's source, with the answers")):
         if path.is_relative_to(place.resolve()):
             return Submission(name, (str(path),), problem=f"this is {what}, and nobody's work")
-    notebooks, lost = notebooks_below(path)
+    others: list[str] = []
+    notebooks, lost = notebooks_below(path, others)
     if not notebooks:
         problem = "; ".join(f"{file}: {why}" for file, why in lost)
         return Submission(name, (str(path),), problem=problem) if lost else _without_notebook(path, name)
@@ -219,7 +222,20 @@ def _student(path: Path, course: Course) -> Submission:
     if len(notebooks) > MOST_FILES:
         return Submission(name, (str(path),), problem=f"there are {len(notebooks)} notebooks in this folder: hand in "
                           "only those of the course")
+    lost += _in_another_format(others, [*(p.name for p in notebooks), *(file for file, _ in lost)], course)
     return Submission(name, tuple(map(str, notebooks)), whole=True, lost=tuple(lost))
+
+
+def _in_another_format(files: list[str], notebooks: list[str], course: Course) -> list[tuple[str, str]]:
+    """Files that carry the name of a notebook that no notebook here has: what it was saved as, perhaps."""
+    names = [n.name for n in course.notebooks]
+    there = {chapter_in(file, names) for file in notebooks} | {""}
+    found: dict[str, str] = {}
+    for file in sorted(files):
+        if (chapter := chapter_in(file, names)) not in there:
+            found.setdefault(chapter, file)
+    return [(file, f"this is {'an archive' if ARCHIVE.search(file) else 'no notebook'}. Hand in {chapter}.ipynb itself")
+            for chapter, file in found.items()]
 
 
 def _without_notebook(folder: Path, student: str) -> Submission:
@@ -258,6 +274,6 @@ def notebooks_below(folder: Path, others: list[str] | None = None) -> tuple[list
     return sorted(found), sorted(lost)
 
 
-def _natural(text: str) -> list:
+def natural(text: str) -> list:
     """s2 before s10."""
     return [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in re.split(r"(\d+)", text.casefold()) if p]

@@ -27,6 +27,9 @@ NO_NOTEBOOKS = {  # how other files begin that come in under the name of a noteb
     b"pk\x03\x04": "it is a zip file. Hand in the notebook that is in it", b"%pdf": "it is a PDF"}
 
 
+ANOTHER_CHAPTER = "this is {}, under the name of another notebook. Hand in the one that the name says"
+
+
 class Unreadable(Exception):
     """A submission that cannot be graded: not a notebook, or not one of this course. The text says what to do."""
 
@@ -121,8 +124,27 @@ def recognise(notebook: Any, course: Course) -> Notebook:
     ids = {i for cell in notebook.cells for i in cell_ids(cell)}
     best = max(course.notebooks, key=lambda n: len(ids & (n.answers.keys() | n.tests.keys())))
     if not ids & (best.answers.keys() | best.tests.keys()):
-        raise Unreadable("this is not a notebook of this course: it has none of its exercises")
+        of_nbgrader = any(isinstance(c.metadata.get("nbgrader"), dict) for c in notebook.cells)
+        whose = ". It is of another course, or of another year" * of_nbgrader
+        raise Unreadable(f"this is not a notebook of this course: it has none of its exercises{whose}. Put your "
+                         "answers into the notebook that was handed out now, and hand in that one")
     return best
+
+
+def chapter_in(file: str, names: Iterable[str]) -> str:
+    """The notebook of the course whose name a file carries, whatever stands around it; empty if there is none.
+
+    >>> chapter_in("unit1/Ada 02_Overlap (1).ipynb.zip", ["01_memory_hierarchy", "02_overlap"])
+    '02_overlap'
+    """
+    name = os.path.basename(file).casefold()
+    return max((n for n in names if n.casefold() in name), key=len, default="")
+
+
+def is_another(file: str, released: Notebook, course: Course) -> str:
+    """The notebook of the course whose name a file carries, if it holds another one, `released`; else empty."""
+    named = chapter_in(file, (n.name for n in course.notebooks))
+    return "" if named == released.name else named
 
 
 def tails(paths: Sequence[str | os.PathLike]) -> list[str]:
@@ -168,6 +190,9 @@ def collect(paths: Iterable[str], course: Course,
             kept = path if path.stem == released.name or other.stem != released.name else other
             warnings.append(f"{called[path]} and {called[other]} are the same notebook of the course; "
                             f"{called[kept]} was graded")
+            lost = other if kept == path else path
+            if is_another(lost.name, released, course):
+                unread.append((called[lost], ANOTHER_CHAPTER.format(released.name)))
             if kept != path:
                 continue
         read[released] = path, notebook

@@ -23,7 +23,7 @@ from ..exercise import EXERCISES
 from ..grading import report as results
 from ..grading.grade import Report
 from ..grading.submissions import notebooks_below
-from ..grading.transplant import Unreadable, collect, load, read_notebook, recognise
+from ..grading.transplant import Unreadable, chapter_in, collect, load, read_notebook, recognise
 from .gradebook import enter_marks, opened
 from .shown import output, show
 
@@ -136,7 +136,7 @@ class Submissions(NotebookExporter):
             for folder in folders:
                 target = submitted / folder.parent.name
                 target.mkdir(parents=True)
-                _copy(folder, target)
+                _copy(folder, target, self.course)
             # -P: no module from the folder that nbgrader runs in, where submissions may lie.
             command = [sys.executable, "-P", "-m", "autograder", "grade", str(submitted), "--out", str(out),
                        "--gradebook", "none", "--timeout", str(self.timeout), "--release", self.course.release]
@@ -160,10 +160,17 @@ def _unknown(notebook: Notebook, report: Report) -> bool:
                for t in notebook.tests.values())
 
 
-def _copy(folder: Path, target: Path) -> None:
-    """What was handed in. What cannot be read is a link there, so that `grade` knows that it is not missing."""
+def _copy(folder: Path, target: Path, course: Course) -> None:
+    """What was handed in. What cannot be read is a link there, so that `grade` knows that it is not missing.
+
+    A notebook in another format is an empty file there: its name is all that counts.
+    """
     folder = folder.resolve()
-    found, lost = notebooks_below(folder)
+    others: list[str] = []
+    found, lost = notebooks_below(folder, others)
+    for name in others:
+        if chapter_in(name, (n.name for n in course.notebooks)):
+            (target / name).touch()
     for path in found:
         copy = target / path.relative_to(folder)
         copy.parent.mkdir(parents=True, exist_ok=True)

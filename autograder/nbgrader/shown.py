@@ -22,7 +22,7 @@ from ..grading.transplant import MOST_STAMP, Unreadable, collect, counted, load,
 
 KERNEL = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
 WORDS = {"right": "right", "wrong": "wrong", "error": "the code stopped", "not done": "not done",
-         "missing": "missing", "unreadable": "could not be read", "broken": "could not be checked"}
+         "missing": "missing", "unreadable": "not marked yet", "broken": "could not be checked"}
 COLOURS = {"right": "#2e9e5b", "wrong": "#d64545", "error": "#d64545", "broken": "#c27c0e"}
 MISSING = "# This cell is not in the notebook that was handed in."
 

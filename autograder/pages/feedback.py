@@ -23,12 +23,12 @@ from ..exercise import EXERCISES, ended
 from ..grading.by_hand import ByHand
 from ..grading.grade import Mark, Report, clean, harmless
 from ..grading.report import SIGNS, write_atomic
-from ..grading.transplant import MOST_STAMP, Unreadable, load
+from ..grading.transplant import MOST_STAMP, Unreadable, chapter_in, load
 from ..judge.result import draw
 from ..sandbox.remote import OVERRUN
 
 WORDS = {"right": "right", "wrong": "not right yet", "error": "your code stopped", "not done": "not done yet",
-         "missing": "not handed in", "unreadable": "could not be read", "broken": "could not be checked"}
+         "missing": "not handed in", "unreadable": "not marked yet", "broken": "could not be checked"}
 CODE = ("your line", "got", "expected")  # facts to be set as code
 OTHER = {"nudge", "schedule", "timeline", "message"}  # details with a place of their own
 HINT = re.compile(r"<details>\s*<summary>\s*(Hint [123][^<]*)</summary>(.*?)</details>", re.DOTALL)
@@ -113,19 +113,30 @@ def page(report: Report, course: Course, notebooks: Iterable[Notebook] | None = 
         ended=ended,
         student=clean(report.student), title=", ".join(dict.fromkeys(n.unit for n in notebooks)) or "Your notebook",
         total=f"{points:g} of {most:g} points" if known else "", percent=f"{100 * points / (most or 1):.0f}",
-        opening=_opening(report, marks), notes=[clean(w) for w in report.warnings], chapters=chapters,
+        opening=_opening(report, marks), notes=_notes(report, course, notebooks), chapters=chapters,
         notes_title="What went wrong" if report.status != "graded" else "About your files")
+
+
+def _notes(report: Report, course: Course, notebooks: list[Notebook]) -> list[str]:
+    """What there is to say of the files, without what is said of notebooks that have pages of their own."""
+    others = {n.name for n in course.notebooks} - {n.name for n in notebooks} if notebooks else set()
+    return [clean(w) for w in report.warnings if not chapter_in(w.partition(" ")[0], others)]
 
 
 def _opening(report: Report, marks: list[Mark]) -> str:
     unread = sum(m.verdict == "unreadable" for m in marks)
-    which = ", ".join(clean(f) for f in report.files if not marks or any(
-        m.verdict == "unreadable" and m.message.startswith(f"{f}: ") for m in marks)) or "Your notebook"
-    again = "Save it again, check that it opens in Jupyter, and hand it in once more."
+    why = list(dict.fromkeys(m.message for m in marks if m.verdict == "unreadable"))
+    files = dict.fromkeys(text.partition(": ")[0] for text in why) if marks else report.files
+    which = ", ".join(map(clean, files)) or "Your notebook"
+    # What was read, and is not what it should be, or has to be changed first: the cause says what to do.
+    told = all(re.search("[Hh]and (it )?in", text) for text in why or report.warnings)
+    unmarked = "could not be marked as it is" if told else "could not be read"
+    again = ("What to hand in stands below." if told else
+             "Save it again, check that it opens in Jupyter, and hand it in once more.")
     if report.status == "unreadable" and not marks and not report.files:
         return "Nothing could be marked. Hand in the notebook itself, the file that ends in .ipynb."
     if unread and unread == len(marks) or report.status == "unreadable" and not marks:
-        return f"{which} could not be read, so nothing in it was marked. {again}"
+        return f"{which} {unmarked}, so nothing in it was marked. {again}"
     if report.status == "fault" and not marks:
         return FAULT
     right = sum(m.verdict == "right" for m in marks)
@@ -136,7 +147,7 @@ def _opening(report: Report, marks: list[Mark]) -> str:
         return "Nothing is filled in yet. Each exercise below has a hint to begin with."
     wrong = len(marks) - right - todo - unread
     exercises = "1 exercise has" if unread == 1 else f"{unread} exercises have"
-    return " ".join([f"{which} could not be read, so {exercises} no mark yet. {again}"] * bool(unread)
+    return " ".join([f"{which} {unmarked}, so {exercises} no mark yet. {again}"] * bool(unread)
                     + [f"{right} of {many(len(marks), 'exercise')} {'is' if right == 1 else 'are'} right."]
                     + [f"{wrong} to mend: below is where it goes wrong."] * bool(wrong)
                     + [f"{todo} not done yet."] * bool(todo))

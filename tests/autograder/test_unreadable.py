@@ -118,6 +118,80 @@ def test_a_link_among_the_notebooks_is_unreadable_too(grade, tmp_path):
     assert report.warnings[0].startswith(said)
 
 
+@pytest.mark.parametrize("file, what", [
+    ("91_little.docx", "no notebook"), ("Ann 91_Little (1).PDF", "no notebook"), ("91_little.ipynb.zip", "an archive"),
+    ("deeper/91_little.py", "no notebook")])
+def test_a_chapter_in_another_format_is_named_and_gets_no_mark(grade, tmp_path, release, file, what):
+    path = tmp_path / "submitted" / "ann" / file
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"PK")
+    report = grade(**{NAMES[0]: of(90)})
+    assert verdicts(report) == {"90": "right", "91": "unreadable", "92": "missing"}
+    assert (report.status, report.points) == ("unreadable", None)
+    assert report.warnings == [f"{path.name}: this is {what}. Hand in 91_little.ipynb itself. No mark for 91_little "
+                               f"{LATER}", "92_little.ipynb was not handed in"]
+    text = page(report, Course(str(release), (CHECKS,)))
+    assert f"{path.name} could not be marked as it is, so 4 exercises have no mark yet. What to hand in stands" in text
+
+
+def test_another_format_beside_its_notebook_changes_nothing(grade, tmp_path):
+    for file in ("90_little.html", "91_little.pdf", "notes.docx", "92_little_files/92_little_3_0.png"):
+        (tmp_path / "submitted" / "ann" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "submitted" / "ann" / file).write_bytes(b"PK")
+    report = grade(**{NAMES[0]: of(90), f"my {NAMES[1]} (1)": of(91), NAMES[2]: of(92)})
+    assert (report.status, report.points, report.warnings) == ("graded", 30, [])
+    report = grade(**{NAMES[0]: of(90)[:1500]})  # cut off: that is said, and not of the page beside it
+    assert report.warnings == [f"90_little.ipynb: {CUT}. No mark for 90_little {LATER}"]
+    report = grade(**{NAMES[0]: of(90), f"my {NAMES[1]} (1)": of(91)[:1500]})
+    assert verdicts(report) == {"90": "right", "91": "unreadable", "92": "right"}
+
+
+def test_a_notebook_under_the_name_of_another_is_said_to_be_that(grade, release):
+    report = grade(**{NAMES[0]: of(90), NAMES[1]: of(92)})
+    assert verdicts(report) == {"90": "right", "91": "unreadable", "92": "right"}
+    assert report.warnings == ["91_little.ipynb: this is 92_little, under the name of another notebook. Hand in the "
+                               f"one that the name says. No mark for 91_little {LATER}"]
+    text = page(report, Course(str(release), (CHECKS,)))
+    assert "91_little.ipynb could not be marked as it is, so 4 exercises" in text and "Save it again" not in text
+    report = grade(**{NAMES[0]: of(90), NAMES[1]: of(92), NAMES[2]: of(92)})  # a copy of what is there, too
+    assert verdicts(report) == {"90": "right", "91": "unreadable", "92": "right"}
+    assert f"that the name says. No mark for 91_little {LATER}" in report.warnings[0] and len(report.warnings) == 2
+    report = grade(**{NAMES[0]: of(90), NAMES[1]: of(92), NAMES[2]: of(91)})  # exchanged: all that is asked is there
+    assert (report.status, report.points) == ("graded", 30)
+
+
+def test_a_notebook_under_the_name_of_another_makes_no_unit_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("autograder.grading.grade._Run.marks", lambda self: {
+        s.test.number: Mark(s.test.points, s.test.points, "right") for s in self.steps if s.test})
+    put(tmp_path / "release" / "unit8", **{NAMES[0]: of(90)})
+    put(tmp_path / "release" / UNIT, **{NAMES[1]: of(91), NAMES[2]: of(92)})
+    course = Course(str(tmp_path / "release"), (CHECKS,))
+    put(tmp_path / "submitted" / "ann" / "unit8", **{NAMES[0]: of(91)})
+    (submission,) = find([str(tmp_path / "submitted")], course)
+    report = Grader(course, Sandbox("", "none")).grade(submission)
+    assert verdicts(report) == {"90": "unreadable", "91": "right"}  # and nothing of 92, which nobody asked for yet
+
+
+def test_a_notebook_of_another_year_is_said_to_be_that(grade, release):
+    text = of(91).replace(b'"ex-', b'"old-').replace(b'"test-', b'"was-')
+    report = grade(**{NAMES[0]: of(90), NAMES[1]: text})
+    assert verdicts(report) == {"90": "right", "91": "unreadable", "92": "missing"}
+    advice = "Put your answers into the notebook that was handed out now, and hand in that one"
+    assert report.warnings[0] == (
+        "91_little.ipynb: this is not a notebook of this course: it has none of its exercises. It is of another "
+        f"course, or of another year. {advice}. No mark for 91_little {LATER}")
+    shown = page(report, Course(str(release), (CHECKS,)))
+    assert "91_little.ipynb could not be marked as it is" in shown and advice in shown and "Save it" not in shown
+
+
+def test_a_page_has_no_notes_on_notebooks_of_other_pages(grade, release):
+    course = Course(str(release), (CHECKS,))
+    report = grade(**{NAMES[0]: of(90), NAMES[1]: of(91)[:1500]})
+    first, second, third = (page(report, course, [n]) for n in course.notebooks)
+    assert "91_little.ipynb: " in second and "92_little.ipynb was not handed in" in third
+    assert "91_little" not in first + third and "92_little" not in first + second
+
+
 def test_the_page_says_why_and_what_to_do(release, grade):
     course = Course(str(release), (CHECKS,))
     report = grade(**{NAMES[0]: of(90), NAMES[1]: of(91)[:1500], NAMES[2]: of(92)})

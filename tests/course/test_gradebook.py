@@ -291,7 +291,7 @@ def test_nbgraders_autograde_books_no_0_for_what_may_be_in_an_unreadable_file(tm
     for step in ("notebooks", ".nbgrader/source"):
         put(course.root / step / little.UNIT / f"{second}.ipynb",
             as_chapter(nbformat.writes(little.notebook()).encode(), 91).decode())
-    for student in ("ann", "bob"):
+    for student in ("ann", "bob", "cay"):
         course.submit(student, answered)
         course.submit(student, as_chapter(answered.encode(), 91).decode(), second)
     grade = "autograder", "grade", course.submitted, "--out", course.results, *course.options[:2], *checks
@@ -301,8 +301,11 @@ def test_nbgraders_autograde_books_no_0_for_what_may_be_in_an_unreadable_file(tm
 
     course.submit("ann", '{"cells": [', second)
     course.submit("bob", '{"cells": [', second).rename(course.submitted / "bob" / little.UNIT / "mine.ipynb")
+    (course.submitted / "cay" / little.UNIT / f"{second}.ipynb").rename(
+        course.submitted / "cay" / little.UNIT / f"{second}.ipynb.zip")  # what is in it does not matter
     done = course.run("nbgrader", "autograde", little.UNIT, "--force")
     assert gradebook.scores(course.url) == before, done.stderr
+    assert f"{second}.ipynb.zip: this is an archive. Hand in {second}.ipynb itself" in done.stderr
     assert done.returncode == 1 and "bob has no marks here: mine.ipynb: the file is cut off" in done.stderr
     shown = course.root / ".nbgrader" / "autograded" / "ann" / little.UNIT
     assert sorted(p.stem for p in shown.glob("*.ipynb")) == [little.NAME, second]
