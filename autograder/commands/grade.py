@@ -10,14 +10,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..commandline import typed
+from ..course.release import Course
 from ..grading.batch import Here, Order, grade_all
+from ..grading.earlier import Earlier, look
 from ..grading.grade import Report, clean
 from ..grading.machine import most_jobs
 from ..grading.report import LEGEND, slim, table, twice, write, writing
 from ..grading.store import Store
 from ..grading.submissions import find, pack
 from ..sandbox.inside.personal import normalise
-from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, refuse_missing
+from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, many, refuse_missing
 
 RESUMED = ("timeout", "release", "checks")  # options that --resume takes from the last run, beside its paths
 
@@ -30,7 +32,8 @@ def add(commands) -> None:
                 "Each result is filed as soon as it is known, under a hash of all that it depends on: the student's\n"
                 "name and files, the course and its checks, the options. So a second run grades only what changed,\n"
                 "and a run that was stopped, or killed, goes on where it was. At the end it writes results.json and\n"
-                "results.csv, with a row for each submission below the PATHs, and prints a table.",
+                "results.csv, with a row for each submission below the PATHs, and prints a table. PATHs that are a\n"
+                "part of the last run's leave the other rows as they are.",
                 run, """
   autograder grade .nbgrader/submitted             everything that was collected, on all cores
   autograder grade .nbgrader/submitted             some time later: only what is new or changed
@@ -81,6 +84,7 @@ def _grade(options, store: Store, console, errors) -> int:
     order = Order(course, tuple(course.version.items()), options.timeout, not options.unsafe_no_sandbox)
     out = store.folder.resolve()  # which may lie where the submissions lie, and is none
     submissions = [s for s in find(options.paths, course) if out not in map(Path.resolve, map(Path, s.paths))]
+    earlier, submissions = look(store.folder, options.paths, submissions, course)
     for line in downloads([s.student for s in submissions if not s.whole]):
         errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     keys = {s: pack(s).key(order.settings) for s in submissions}
@@ -90,8 +94,7 @@ def _grade(options, store: Store, console, errors) -> int:
                      soft_wrap=True)
     pool = _pool(options, order, len(todo), errors) if todo else None
     # From here on it is the last run. One that could not begin leaves the one before as it was.
-    run = store.note_run({"paths": [str(Path(p).absolute()) for p in options.paths],
-                          **{name: getattr(options, name) for name in RESUMED}})
+    run = store.note_run({"paths": earlier.paths, **{name: getattr(options, name) for name in RESUMED}})
     options.interrupted = f". What was graded is kept: `{typed('grade', '--resume', '--out', options.out)}` goes on"
     if options.fresh:  # else --resume, after a kill, would take what is to be replaced for done
         store.forget(keys[s] for s in todo)
@@ -101,17 +104,33 @@ def _grade(options, store: Store, console, errors) -> int:
             _shown(_filed(graded, keys, order, store), len(todo), errors)
     finally:  # also when it is interrupted: what is known is kept
         known = store.reports(keys.values())
-        with writing(options.out):
-            written = write(known, Path(options.out), of=len(set(keys.values())), run=run, course=course.version)
+        written = () if earlier.gives_way and not any(r.marks for r in known) else \
+            _written(options.out, earlier, known, len(set(keys.values())), run, course)
+    if not written:
+        store.take_back_run()
     rows = [slim(report) for report in known]
     console.print(table(rows, console.width))
     console.print(LEGEND, highlight=False)
     errors.print(f"{len(todo)} graded, {len(submissions) - len(todo)} unchanged", highlight=False)
-    for line in (*borrowed(rows), *twice(rows)):
+    for line in (*borrowed(rows), *twice(rows), *_beside(earlier, bool(written))):
         errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     for path in written:
         errors.print(f"written: {path}", markup=False, highlight=False)
     return max(exit_code(rows), gradebook.after_grading(options, known, submissions, course, errors))
+
+
+def _written(out: str, earlier: Earlier, known, of: int, run: str, course: Course) -> tuple[Path, Path]:
+    with writing(out):
+        return write(earlier.among(known), Path(out), of + len(earlier.kept) + earlier.missing, run,
+                     earlier.course or course.version, earlier.paths, earlier.remark)
+
+
+def _beside(earlier: Earlier, written: bool) -> list[str]:
+    """What became of the results of other submissions in the same folder, in words."""
+    if earlier.gives_way and not written:
+        return [f"no mark here, so the results of {many(earlier.gives_way, 'submission')} stay as they were"]
+    return [f"{many(len(earlier.kept), 'other submission')} keep{'s' * (len(earlier.kept) == 1)} the marks of the run "
+            "before, in the results"] * bool(earlier.kept) + [earlier.remark] * bool(earlier.remark)
 
 
 def borrowed(reports: list[Report]) -> list[str]:

@@ -55,7 +55,8 @@ def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: No
     """The reports that `grade` left in its results folder, sorted by student. Raises ResultsError.
 
     `say`: is told if they are not all, because the run that wrote them was interrupted; if they are those of an
-    earlier run, because the last one was killed, or is not through; and if they are not marks of this `course`.
+    earlier run, because the last one was killed, or is not through; if others gave way to them; and if they are not
+    marks of this `course`.
     """
     path, last = Path(folder, "results.json"), _last_run(folder)
     again = f"Grade again: {typed('grade', 'PATH...', '--out', 'DIR')}"
@@ -66,7 +67,7 @@ def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: No
         version = data["version"]
         reports = [Report.from_plain(r) for r in data["submissions"]] if version == VERSION else []
         asked, run = int(data.get("of", len(reports))), data.get("run", "")  # older files do not say
-        of_course = dict(data.get("course", {}))
+        of_course, remark = dict(data.get("course", {})), str(data.get("remark", ""))
     except FileNotFoundError:
         if last:
             raise ResultsError(f"no results in {folder} yet: {_why_none(folder)}. {go_on}") from None
@@ -81,6 +82,8 @@ def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: No
         say(f"these are the results of an earlier run: {_why_none(folder)}. {go_on}")
     elif len(reports) < asked:
         say(f"{len(reports)} of {many(asked, 'submission')}: the last run did not come to its end. {go_on}")
+    if remark:
+        say(remark)
     if course and (now := _changed(reports, of_course, course)):
         say(f"{now}: `{resume}` grades again")
     return reports
@@ -240,16 +243,18 @@ def _sum(marks: list) -> str:
 
 
 def write(reports: Iterable[Report], folder: Path, of: int | None = None, run: str = "",
-          course: dict[str, str] | None = None) -> tuple[Path, Path]:
+          course: dict[str, str] | None = None, paths: Iterable[str] = (), remark: str = "") -> tuple[Path, Path]:
     """Writes results.json, a submission a line, and results.csv. Holds one whole report at a time.
 
     `of`: how many submissions the run was asked for (default: as many as there are reports). `run`: which run it is.
-    `course`: the version of the course that the marks are of, as Course.version has it.
+    `course`: the version of the course that the marks are of, as Course.version has it. `paths`: what was graded;
+    `remark`: what whoever reads the results has to know. These two are in the first line, for earlier.py.
     """
     folder.mkdir(parents=True, exist_ok=True)
     light = []
     with replacing(folder / "results.json") as file:
-        file.write(f'{{"version": {VERSION},\n"submissions": [')
+        head = {"version": VERSION, "paths": list(paths), "remark": remark}
+        file.write(json.dumps(head).removesuffix("}") + ',\n"submissions": [')
         for report in reports:
             file.write(",\n" * bool(light) + json.dumps(report.to_plain(), ensure_ascii=False))
             light.append(slim(report))

@@ -75,11 +75,17 @@ class Store:
 
     def note_run(self, asked: dict[str, Any]) -> str:
         """Notes that a run begins, and returns its name: results.json has it too, once that run has written it."""
-        run = secrets.token_hex(8)
+        run, path = secrets.token_hex(8), self.folder / "run.json"
+        self._run_before = path.read_text(encoding="utf-8") if path.is_file() else ""
         with writing(self.folder):
             text = json.dumps({"version": VERSION, "run": run, **asked}, indent=1)
-            write_atomic(self.folder / "run.json", text + "\n")
+            write_atomic(path, text + "\n")
         return run
+
+    def take_back_run(self) -> None:
+        """As if the run had not begun: it came to its end, and changed nothing."""
+        with writing(self.folder):
+            write_atomic(self.folder / "run.json", self._run_before)
 
     def last_run(self) -> dict[str, Any]:
         """What `note_run` was given last. Raises ResultsError."""
