@@ -1,4 +1,7 @@
-"""Writes autograder/sandbox/inside/recorded.txt: what the CUDA compiler makes of kernels, for learners who have none.
+"""Writes what the CUDA compiler makes of kernels, for learners who have none.
+
+autograder/sandbox/inside/recorded.txt has what chapter 10 shows. Of the products that exercise 10.5 asks for, the PTX
+is in listings.txt there, and what it is of in autograder/checks/listings.txt, which no notebook reads.
 
 Needs the [gpu] extra. Of each program's PTX only the lines are kept that copy, wait, load, multiply or branch, cut at
 100 letters.
@@ -12,7 +15,7 @@ import jax.numpy as jnp
 from benchmarks._gpu_kernels import add, matmul, shape
 from pallas_lite.lowering import cuda
 
-TARGET = Path(__file__).parents[1] / "autograder" / "sandbox" / "inside" / "recorded.txt"
+PACKAGE = Path(__file__).parents[1] / "autograder"
 KEPT = re.compile(r"\.reqntid|cp\.async|mbarrier|wgmma\.(mma|wait)|ld\.global|^\$L__BB|\bbra\b")
 
 
@@ -43,12 +46,29 @@ def record(name, platform, depth, traced) -> str:
     return "\n".join([heading, *lines])
 
 
+def is_asked_for(entry: str) -> bool:
+    """Whether it is one of exercise 10.5: a product of Triton's with a pipeline, and not the one that is explained."""
+    name, platform, depth, *_ = entry.split("\n")[0].removeprefix("# ").split(" | ")
+    return platform == "triton" and name.startswith("matmul") and depth != "1" and "64×64×32" not in name
+
+
 def main() -> None:
-    what = (f"Compiled by jax {jax.__version__} for {', '.join(cuda.CHIPS)} (sm_90a), with no GPU, by "
-            "python -m tools.record_ptx.\n"
-            "Each entry: # kernel | lowering | depth | bytes of shared memory | registers of a thread")
-    TARGET.write_text("\n\n".join([what, *(record(*k) for k in kernels())]) + "\n", encoding="utf-8")
-    print(f"{TARGET.name}: written")
+    made = (f"Compiled by jax {jax.__version__} for {', '.join(cuda.CHIPS)} (sm_90a), with no GPU, by "
+            "python -m tools.record_ptx.\n")
+    heading = "# kernel | lowering | depth | bytes of shared memory | registers of a thread"
+    entries = [record(*k) for k in kernels()]
+    asked = [entry.split("\n", 1) for entry in entries if is_asked_for(entry)]
+    write("sandbox/inside/recorded.txt", [f"{made}Each entry: {heading}", *(e for e in entries if not is_asked_for(e))])
+    write("sandbox/inside/listings.txt", [
+        f"{made}The listings of exercise 10.5, without what they are of: that is in autograder/checks/listings.txt",
+        *(ptx for _, ptx in asked)])
+    first = f"{made}What the listings of exercise 10.5 are of, in their order: {heading}"
+    write("checks/listings.txt", ["\n".join([first, *(name for name, _ in asked)])])
+
+
+def write(file: str, parts: list[str]) -> None:
+    (PACKAGE / file).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    print(f"{file}: written")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ class Record:
 
 
 def recorded() -> list[Record]:
-    """All records, in the order of the file."""
+    """All records that the chapter shows, in the order of the file."""
     text = Path(__file__).with_name("recorded.txt").read_text(encoding="utf-8")
     found = []
     for entry in text.split("\n\n# ")[1:]:
@@ -27,3 +27,9 @@ def recorded() -> list[Record]:
         kernel, lowering, depth, shared_memory, registers = heading.split(" | ")
         found.append(Record(kernel, lowering, int(depth), int(shared_memory), int(registers), ptx.strip()))
     return found
+
+
+def listings() -> list[str]:
+    """The PTX of products of which nothing else is told: exercise 10.5 asks for it."""
+    text = Path(__file__).with_name("listings.txt").read_text(encoding="utf-8")
+    return [ptx.strip() for ptx in text.split("\n\n")[1:]]
