@@ -149,8 +149,8 @@ def _stage(bm: int, bn: int, bk: int) -> int:
 
 @exercise("10.4", "As deep as it goes", points=2)
 def deepest(answer: Handle, trial: Trial) -> None:
-    cases = [(64, 256, 64), (128, 128, 64), (64, 128, 32), (64, 64, 32), (32, 32, 8), (512, 512, 128)]
-    # Of (32, 32, 8), 227 stages fill the memory to the last byte.
+    cases = [(64, 256, 64), (128, 128, 64), (64, 128, 32), (64, 64, 32), (16, 16, 16), (512, 512, 128)]
+    # Of (16, 16, 16), 227 stages fill the memory to the last byte.
     if trial.hidden:
         cases += [tuple(int(n) for n in (trial.rng.choice([64, 128, 256]), trial.rng.choice([64, 128, 192, 256]),
                                          trial.rng.choice([16, 32, 64, 128]))) for _ in range(8)]

@@ -245,14 +245,14 @@ def may_be_chosen(choice: tuple[int, ...]) -> bool:
 def why_slow(t: pl.Timeline) -> str:
     """What the time of a choice is made of, where that is above the target."""
     least, bubbles = max(t.terms.values()) / US, t.excess["first trip"] + t.excess["last trip"]
-    cause = max(("port queue", "wait-out"), key=lambda name: t.excess[name])
+    cause = max((name for name in t.excess if not name.endswith("trip")), key=lambda name: t.excess[name])
     if t.bound == "latency":
         return f"It is latency-bound: {least:.1f} µs."
     said = f"Its bounds would allow {least:.1f} µs."
     if bubbles > t.excess[cause]:
         return f"{said} First and last trip, before the first step and after the last, cost {bubbles / US:.1f} µs more."
-    return (f"{said} The largest cause above them is {cause}, {t.excess[cause] / US:.1f} µs: copies in come too late, "
-            "behind copies out.")
+    return (f"{said} The largest cause above them is {cause}, {t.excess[cause] / US:.1f} µs" +
+            ": copies in come too late, behind copies out." * (cause == "port queue")).removesuffix(".") + "."
 
 
 def horner_timeline(bm: int, bn: int, depth: int) -> pl.Timeline:

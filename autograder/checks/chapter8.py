@@ -237,8 +237,9 @@ def may_be_chosen(choice: tuple[int, ...]) -> bool:
 def why_slow(t: pl.Timeline, bm: int, bn: int, bk: int) -> str:
     """What the time of a choice is made of, where that is above the target."""
     (m, n, k), compute, least = PRODUCT, t.terms["compute"] / US, max(t.terms.values()) / US
-    above = {"first and last trip": t.excess["first trip"] + t.excess["last trip"],
-             "wait-out and port queue": t.excess["wait-out"] + t.excess["port queue"] + t.excess["order"]}
+    trips = "first trip", "last trip"
+    above = {"first and last trip": sum(t.excess[name] for name in trips),
+             **{name: seconds for name, seconds in t.excess.items() if name not in trips}}
     cause = max(above, key=lambda name: above[name])
     said = []
     if t.bound == "latency":
@@ -246,7 +247,8 @@ def why_slow(t: pl.Timeline, bm: int, bn: int, bk: int) -> str:
     elif t.bound == "bandwidth":
         said.append(f"It is bandwidth-bound: x is read {many(n // bn, 'time')}, w {many(m // bm, 'time')}.")
     elif compute <= TARGET:
-        said.append(f"Its bounds would allow {least:.1f} µs; {cause} cost {above[cause] / US:.1f} µs on top.")
+        said.append(f"Its bounds would allow {least:.1f} µs. Most of what comes on top: {cause}, "
+                    f"{above[cause] / US:.1f} µs.")
     if compute > TARGET:
         said.append(f"The core alone takes {compute:.1f} µs: it adds to each sum {many(k // bk, 'time')}.")
     return " ".join(said)
