@@ -251,8 +251,8 @@ def why_slow(t: pl.Timeline) -> str:
     said = f"Its bounds would allow {least:.1f} µs."
     if bubbles > t.excess[cause]:
         return f"{said} First and last trip, before the first step and after the last, cost {bubbles / US:.1f} µs more."
-    return (f"{said} The largest cause above them is {cause}, {t.excess[cause] / US:.1f} µs" +
-            ": copies in come too late, behind copies out." * (cause == "port queue")).removesuffix(".") + "."
+    why = ": copies in come too late, behind copies out" * (cause == "port queue")
+    return f"{said} The largest cause above them is {cause}, {t.excess[cause] / US:.1f} µs{why}."
 
 
 def horner_timeline(bm: int, bn: int, depth: int) -> pl.Timeline:
