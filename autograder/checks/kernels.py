@@ -25,7 +25,8 @@ from ..exercise import AnswerFailed, Trial, Wrong
 from ..judge.handle import Handle, KernelCall, KernelOperand, KernelRun, kind_of, same_array
 
 DRAWN = 64  # steps: a longer schedule is not shown with a failure
-SAID = ("returns a value", "is a ref, not a value", "that only a running step")  # slips in a kernel; specs are no part
+SAID = ("returns a value", "is a ref, not a value", "that only a running step",  # slips in a kernel; specs are no part
+        "traces its index_map")  # a Python if, min or max in it: the error says what to write
 
 
 def random_array(trial: Trial, shape) -> np.ndarray:

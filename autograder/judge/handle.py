@@ -278,8 +278,7 @@ def kind_of(value: Any) -> str:
         return f"an array of shape {value.shape}"
     words = {bool: "True or False", type(None): "None", str: "a text", int: "a number", float: "a number"}
     name = type(value).__name__
-    length = f" of length {len(value)}" if isinstance(value, (tuple, list)) else ""
-    return words.get(type(value), f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}{length}")
+    return words.get(type(value), f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}")
 
 
 def number(answer: Any, what: str = "Your answer") -> float:

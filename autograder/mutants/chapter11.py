@@ -363,6 +363,7 @@ WRONG = {
          "Only the first block of keys"),
         ("the keys backwards", make_causal(map_of_keys=lambda i, j: (jnp.maximum(i - j, 0), 0)),
          "index map brings another"),
+        ("Python's min in an index map", make_causal(map_of_keys=lambda i, j: (min(i, j), 0)), "jnp.minimum"),
         ("the scores are the dot products", make_causal(scale=unscaled), "divided by √d"),
         ("a maximum is the block's own", make_causal(maximum=lambda old, here: here), "larger of that and m"),
         ("a maximum starts at 0", make_causal(start_at=0.0), "start at −inf"),
