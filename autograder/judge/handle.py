@@ -278,7 +278,8 @@ def kind_of(value: Any) -> str:
         return f"an array of shape {value.shape}"
     words = {bool: "True or False", type(None): "None", str: "a text", int: "a number", float: "a number"}
     name = type(value).__name__
-    return words.get(type(value), f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}")
+    length = f" of length {len(value)}" if isinstance(value, (tuple, list)) else ""
+    return words.get(type(value), f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}{length}")
 
 
 def number(answer: Any, what: str = "Your answer") -> float:
