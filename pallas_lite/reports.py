@@ -13,20 +13,32 @@ from .engines.record import Visits
 from .errors import many
 from .memory import FILLINGS, filling
 from .schedule import CODE, IN_START, OUT_START
+from .specs import SMEM, VMEM
 from .verify import Hazard
+
+BACKWARDS = "run backwards"
 
 
 def from_runs(traced, inputs) -> list[Hazard]:
-    """What only a run on these inputs tells: written inputs, and results that depend on what memory held before."""
-    operands, body, racy = traced.operands, traced.body, traced.races
-    found = written_inputs(operands, body) + constant_blocks(operands, body)
-    doubtful = [] if racy else doubtful_refs(operands, body, len(traced.scalars))
-    runs = [filled(traced, inputs, doubtful, k) for k in range(FILLINGS if doubtful else 0)]
-    found += unspecified(traced, inputs, doubtful, runs)
-    if traced.parallel and not racy and (doubtful or len({x.array for x in operands}) < len(operands)):
-        one = runs[0] if runs else filled(traced, inputs)
-        found += order_hazards(traced, one, filled(traced.other_order(), inputs), [*found, *traced.hazards])
-    return [at_events(h, traced.schedule) for h in found]
+    """What only a run on these inputs tells: written inputs, and results that depend on what memory held before.
+
+    Or on the order of parallel steps: where a random_seed shuffles them, the other reports are of the grid's own order.
+    """
+    plain, racy = traced.in_grid_order, traced.races or traced.in_grid_order.races
+    operands, body = plain.operands, plain.body
+    doubtful = [] if racy else doubtful_refs(operands, body, len(plain.scalars))
+    runs = [filled(plain, inputs, doubtful, k) for k in range(FILLINGS if doubtful else 0)]
+    found = unspecified(plain, inputs, doubtful, runs)
+    if plain.parallel and not racy and (doubtful or len({x.array for x in operands}) < len(operands)):
+        known = {x.array: differ(run[x.array] for run in runs) for x in operands if x.is_output and runs}
+        # One end of what a number may be, and NaN, which min and max and products by 0 do not hide.
+        some = (0, FILLINGS - 2) if runs else (0,)
+        others = {how: [filled(other, inputs, doubtful, k) for k in some] for how, other in traced.other_orders.items()}
+        found += order_hazards(plain, [runs[k] for k in some] if runs else [filled(plain, inputs)], others, known)
+    at = {ids: t for t, ids in enumerate(traced.indices)}
+    found = [replace(h, step=at[plain.indices[h.step]]) for h in found]
+    return [at_events(h, traced.schedule) for h in
+            written_inputs(operands, body) + constant_blocks(operands, body) + found]
 
 
 # -- memory that nobody had written
@@ -61,7 +73,7 @@ def unspecified(traced, inputs, doubtful: list[int], runs: list[dict]) -> list[H
     Each of them changes its filling alone, too. What shows in none of those runs is put down to all of them.
     """
     outputs = [(i, x) for i, x in enumerate(traced.operands) if x.is_output]
-    if not runs or not any(_differ([run[x.array] for run in runs]).any() for _, x in outputs):
+    if not runs or not any(differ(run[x.array] for run in runs).any() for _, x in outputs):
         return []
     together, found = tuple(doubtful), []
     each = doubtful if len(doubtful) > 1 else ()  # of a single one `runs` tell all
@@ -73,7 +85,7 @@ def unspecified(traced, inputs, doubtful: list[int], runs: list[dict]) -> list[H
             visited[x.window(block)[0]] = True
         for refs, arrays in causes.items():
             values = [np.asarray(run[x.array]) for run in arrays]
-            mask = _differ(values) & visited & ~(known & (refs == together))
+            mask = differ(values) & visited & ~(known & (refs == together))
             known |= mask
             if not mask.any():
                 continue
@@ -84,7 +96,7 @@ def unspecified(traced, inputs, doubtful: list[int], runs: list[dict]) -> list[H
     return sorted(found, key=lambda h: h.step)
 
 
-def _differ(values) -> np.ndarray:
+def differ(values) -> np.ndarray:
     """Where arrays of different runs are not the same in every bit."""
     first, *others = (_bits(np.asarray(value)) for value in values)
     return np.logical_or.reduce([first != other for other in others])
@@ -113,7 +125,7 @@ def uninitialised(traced, x, mask: np.ndarray, values, refs) -> Hazard:
     steps, (*others, nan, usual) = visit(x, mask), [value[mask] for value in values]
     at, sources, mends = zip(*(_source(traced, x, steps, r) for r in refs), strict=True)
     what = "depends on memory that nobody had written, or that another block left behind"
-    if np.isnan(nan).all() and not _differ([*others, usual]).any():  # that filling of floats is NaN
+    if np.isnan(nan).all() and not differ([*others, usual]).any():  # that filling of floats is NaN
         what = "is NaN if memory that nobody had written holds NaN (0 × garbage is not 0, and max(garbage, x) is not x)"
     return Hazard("uninitialised", f"output {x.name}: {where(x.name, mask)} {what}: {', and '.join(sources)}.",
                   " ".join(mends), x.name, min(at), 0, ())
@@ -149,23 +161,60 @@ def _when(traced, begins: np.ndarray) -> str:
 
 # -- the order of parallel steps
 
-def order_hazards(traced, one, two, found) -> list[Hazard]:
-    """The outputs that differ between two orders of the steps, but for those that `found` has something on."""
-    known = {h.operand for h in found}
-    return [h for x in traced.arrays if x.is_output and x.name not in known
-            for h in order_dependent(x, np.asarray(one[x.array]), np.asarray(two[x.array]), traced.parallel)]
+def order_hazards(traced, runs, others, known) -> list[Hazard]:
+    """The outputs that differ between the order of the grid and another.
+
+    `runs`: the arrays, by name, after runs in the grid's order; `others`: how else the steps run -> the same of that.
+    `known`: array -> a mask of what is unspecified in the grid's order, and reported as that.
+    """
+    found = []
+    for x in (x for x in traced.arrays if x.is_output):
+        said = known.get(x.array, False) | _shared(x, traced)
+        for how, after in others.items():
+            pairs = [differ([one[x.array], two[x.array]]) for one, two in zip(runs, after, strict=True)]
+            differs = np.logical_or.reduce(pairs) & ~said
+            if differs.any():
+                what = f"output {x.name}: {where(x.name, differs)} changes when {other_order(traced.parallel, how)}."
+                found.append(Hazard("parallel axis", what, _of_order(traced), x.name, visit(x, differs)[-1], 0, ()))
+                break
+    return found
 
 
-def order_dependent(x, forwards: np.ndarray, backwards: np.ndarray, parallel) -> list[Hazard]:
-    """The hazard of an output that differs between two orders of the steps."""
-    differs = _bits(forwards) != _bits(backwards)
-    if not differs.any():
-        return []
-    what = (f"output {x.name}: {where(x.name, differs)} changes when the steps of parallel "
-            f"{'axis' if len(parallel) == 1 else 'axes'} {' and '.join(map(str, parallel))} run backwards.")
-    mend = ('Mark the axis "arbitrary" in dimension_semantics, or let no step use what another left in scratch, in a '
-            "slot or in an array that it shares.")
-    return [Hazard("parallel axis", what, mend, x.name, visit(x, differs)[-1], 0, ())]
+def other_order(parallel: list[int], how: str) -> str:
+    """`how` the steps run, in words.  >>> other_order([0, 1], "run backwards")
+    'the steps of parallel axes 0 and 1 run backwards'
+    """
+    return f"the steps of parallel {'axis' if len(parallel) == 1 else 'axes'} {' and '.join(map(str, parallel))} {how}"
+
+
+def of_order(traced, found, plain, how: str) -> list[Hazard]:
+    """`found` in shuffled steps: what is not among `plain`, the hazards in the order of the grid, is of the order."""
+    known = {(h.kind, h.operand) for h in plain}
+    return [h if (h.kind, h.operand) in known else replace(
+        h, message=f"where {other_order(traced.parallel, how)}, {h.message}", mend=_of_order(traced.in_grid_order))
+        for h in found]
+
+
+def _shared(x, traced) -> np.ndarray:
+    """The part of an output in blocks that steps of a parallel axis share: verify.grid_hazards reports those."""
+    shared, ids = np.zeros(x.shape, bool), np.array(traced.indices).reshape(traced.steps, -1)[:, traced.parallel]
+    of = dict[tuple, set]()
+    for block, place in zip(x.blocks, map(tuple, ids.tolist()), strict=False):
+        of.setdefault(block, set()).add(place)
+    for block in (block for block, places in of.items() if len(places) > 1):
+        shared[x.window(block)[0]] = True
+    return shared
+
+
+def _of_order(traced) -> str:
+    """The mend of a result that depends on the order of parallel steps."""
+    ids = np.array(traced.indices).reshape(traced.steps, -1)[:, traced.parallel]
+    moves = np.concatenate([[True], (ids[1:] != ids[:-1]).any(1)])
+    step = "each step" if moves.all() else f"the first step of each row{_when(traced, moves)}"
+    scratch = any(kind.memory_space in (VMEM, SMEM) for kind in traced.extras[len(traced.scalars):])
+    left = f"scratch (reset it in {step}), in a slot" if scratch else "a slot"
+    return (f"Let no step use what another left in {left} or in an array that they share. If it is meant to, mark the "
+            'axis "arbitrary" in dimension_semantics: then its steps run in the order of the grid.')
 
 
 def at_events(hazard: Hazard, schedule) -> Hazard:

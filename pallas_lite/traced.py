@@ -28,6 +28,7 @@ from .manual_dma import direct, orders, step
 from .manual_dma.log import schedule_of
 from .memory import PERIOD, garbage_value
 from .refs import Ref
+from .reports import BACKWARDS
 from .schedule import Schedule
 from .timeline import Timeline, timeline
 from .tracer_errors import first_outside
@@ -74,6 +75,23 @@ class Traced:
         """The same call with the steps of its parallel axes backwards, or shuffled."""
         return self.in_order(_specs.steps_in_order(self.call.grid, self.parallel, rng))
 
+    @cached_property
+    def in_grid_order(self) -> "Traced":
+        """The same call with its steps in the order of the grid, where a random_seed has shuffled them."""
+        order = sorted(range(self.steps), key=self.indices.__getitem__)
+        return self if order == [*range(self.steps)] else self.in_order(order)
+
+    @property
+    def other_orders(self) -> dict[str, "Traced"]:
+        """How else parallel steps may run -> the same call with its steps in that order, beside that of the grid."""
+        shuffled = {} if self.in_grid_order is self else {self.by_seed: self}
+        return {BACKWARDS: self.in_grid_order.other_order(), **shuffled}
+
+    @property
+    def by_seed(self) -> str:
+        """How parallel steps run where the call has a random_seed, in words."""
+        return f"run in the order of random_seed={self.call.params.random_seed}"
+
     @property
     def parallel(self) -> list[int]:
         """The grid axes whose steps may run in any order."""
@@ -119,7 +137,10 @@ class Traced:
         if self.blocks_from_scalars:
             return []  # nobody can tell before it runs
         found = verify(self._did if self.manual else self.schedule) + self.grid_hazards
-        return Hazards(orders.both(self, found, lambda other: other._did) if self.manual else found)
+        if self.manual:
+            return Hazards(orders.both(self, found, {BACKWARDS: lambda: self.other_order()._did}))
+        plain = self.in_grid_order
+        return Hazards(found if plain is self else reports.of_order(self, found, plain.hazards, self.by_seed))
 
     @property
     def races(self) -> list[Hazard]:
@@ -218,22 +239,8 @@ class Traced:
             values = ((self.general or self)._direct(inputs) if self.manual else
                       self.run_compiled(inputs, self._held)[0])
         elif self.manual:
-            seed, traced = self.call.params.random_seed, self
-            if self.parallel and seed is not None:
-                traced = self.other_order(np.random.default_rng(seed))
-            try:
-                outcome = traced._stepped(inputs)
-                if outcome.stopped:
-                    raise outcome.stopped
-            except PallasLiteError as e:
-                if traced is not self:
-                    e.add_note(f"The steps ran in the order that random_seed={seed} chose.")
-                raise
-            found = self.grid_hazards + outcome.hazards
-            if self.call.on_hazard != "ignore":
-                found = orders.both(traced, found, lambda other: other._stepped(inputs), outcome.values)
+            values, found = orders.run(self, inputs)
             self.report(found)
-            values = outcome.values
         else:
             with jax.ensure_compile_time_eval():  # on values, also where a function around the call is being traced
                 if self.call.on_hazard == "raise":
@@ -289,7 +296,8 @@ class Traced:
 
     # -- kernels with copies of their own
 
-    def _stepped(self, inputs) -> step.Outcome:
+    def stepped(self, inputs: dict) -> step.Outcome:
+        """What a run step by step gives. `inputs`: array name -> value."""
         inputs = {name: np.asarray(a) for name, a in inputs.items()}
         operands, free, extras, grid = self.parts
         return step.run(self.call.kernel, operands, free, extras, grid, self.indices, inputs, self.call.params,
@@ -306,7 +314,7 @@ class Traced:
         values = self.given or {name: np.full(a.shape, not np.issubdtype(a.dtype, np.integer), a.dtype)
                                 for name, a in self._inputs.items()}  # indices lie inside; other numbers are seen
         try:
-            outcome = self._stepped(values)
+            outcome = self.stepped(values)
         except PallasLiteError as error:
             raise type(error)(f"{error}{STAND_INS * self._on_stand_ins}") from error
         return schedule_of(outcome.log, self.call.name, outcome.hazards)

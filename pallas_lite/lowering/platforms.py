@@ -30,6 +30,4 @@ def lower(traced, platform: str | None) -> Lowered:
     if traced.races:
         raise PallasLiteError(f"{traced.call.name}: only a program that is free of races is lowered, and this one has: "
                               f"{traced.races[0]}")
-    if traced.indices != sorted(traced.indices):  # shuffled for the simulator: a program counts the grid in its order
-        traced = traced.in_order(sorted(range(traced.steps), key=traced.indices.__getitem__))
-    return PLATFORMS[platform](traced)
+    return PLATFORMS[platform](traced.in_grid_order)  # a program counts the grid in its order

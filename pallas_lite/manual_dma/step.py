@@ -20,7 +20,7 @@ from ..errors import PipelineError, many
 from ..memory import FILLINGS, InterpretParams, filling, garbage
 from ..races import Races
 from ..refs import Ref, is_static
-from ..reports import written_input
+from ..reports import differ, written_input
 from ..schedule import IN_START, OUT_START, RUN, size_of
 from ..tracer_errors import first_outside
 from ..verify import Hazard, verify
@@ -36,6 +36,7 @@ class Outcome(NamedTuple):
     hazards: list[Hazard]
     log: list[Access]
     stopped: PipelineError | None
+    unspecified: dict[str, np.ndarray] = {}  # array -> a mask of what reported garbage has reached
 
 
 class Step:
@@ -359,18 +360,20 @@ def run(kernel, operands, free, extras, grid, indices, inputs, params, unflatten
 
     outcome = go()[1]
     if any(h.kind == "uninitialised" for h in outcome.hazards) and not outcome.stopped:
-        first, *others = (_written(*go(k)) for k in range(FILLINGS))
-        if others == [first] * len(others):
-            return outcome._replace(hazards=[h for h in outcome.hazards if h.kind != "uninitialised"])
+        runs = [_written(*go(k)) for k in range(FILLINGS)]
+        masks = {array: differ(values[array] for values in runs) for array in outcome.values}
+        if any(mask.any() for mask in masks.values()):
+            return outcome._replace(unspecified=masks)
+        return outcome._replace(hazards=[h for h in outcome.hazards if h.kind != "uninitialised"])
     return outcome
 
 
 def _written(here, outcome):
-    """The bytes of all arrays, without the cells that nobody wrote."""
+    """The arrays, with zeros in the cells that nobody wrote."""
     values = {array: value.copy() for array, value in outcome.values.items()}
     for array, rectangle in here.unwritten:
         values[array][part(rectangle)] = 0
-    return {array: value.tobytes() for array, value in values.items()}
+    return values
 
 
 @contextlib.contextmanager
