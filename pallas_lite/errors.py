@@ -13,7 +13,7 @@ class SpecError(PallasLiteError, ValueError):
 
 
 class BlockIndexError(PallasLiteError, IndexError):
-    """An index map (or a hand-written loop) asks for a block that the array does not have."""
+    """An index map, a kernel or a hand-written loop asks for a block or an element that the array does not have."""
 
 
 class PipelineError(PallasLiteError):

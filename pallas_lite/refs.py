@@ -172,9 +172,13 @@ class Ref:
             if not all(s is None or is_static(s) for s in (i.start, i.stop, i.step)):
                 raise SpecError(f"{name}: a slice a:b has bounds that only a running step knows. Give a start and a "
                                 "size: pl.ds(start, size).")
+            for bound in (i.start, i.stop):
+                if bound is not None and not self._is_constant(bound):
+                    self._check(bound, 0, n, d)
             start, stop, step = i.indices(n)
             if start >= stop and start == n:
-                raise BlockIndexError(f"{name}: a slice from {i.start} lies past dimension {d} of {n}.")
+                at = self._kept.index(d)
+                raise BlockIndexError(f"{name}: a slice from {i.start} lies past dimension {at} of {n}.")
             if step < 1:
                 raise SpecError(f"{name}: a ref is not read backwards; its value is: {name}[...][::-1].")
             return (start, max(stop - start, 0), slice(None)) if step == 1 else (0, n, i)
@@ -184,7 +188,8 @@ class Ref:
             return i.start, span, slice(None) if i.stride == 1 else slice(None, None, i.stride)
         if getattr(i, "ndim", 0) == 0 and not isinstance(i, list):
             if is_static(i):
-                self._check(i, 1, n, d, low=-n)
+                low, below = (-n, None) if self._is_constant(i) else (0, "Only a Python int counts from the end.")
+                self._check(i, 1, n, d, low, below)
                 i = int(i) % n
             return i, 1, None
         if (np.asarray(i) if isinstance(i, list) else i).dtype == bool:
@@ -192,12 +197,20 @@ class Ref:
                             f"{name}[...], other), write {name}[...] = jnp.where(mask, value, {name}[...]).")
         return 0, n, i
 
-    def _check(self, start, size, n, d, low=0):
+    def _is_constant(self, i):
+        """Is this index, which has a value, the same whenever the kernel runs? Only then it may count from the end."""
+        return isinstance(i, int) or not self.memory.stepped
+
+    def _check(self, start, size, n, d, low=0, below=None):
         if is_static(start) and not (low <= int(start) and int(start) + size <= n):
             what = f"index {int(start)}" if size == 1 else f"slice {int(start)}:{int(start) + size}"
-            mend = "A slice past the end does not shift." if int(start) >= 0 else "A start does not count from the end."
-            raise BlockIndexError(f"{self.memory.name}: {what} is out of range in dimension {d}, which has "
-                                  f"{many(n, 'element')}. {mend}")
+            mend = ("A slice past the end does not shift." if int(start) >= 0 else
+                    below or "A start does not count from the end.")
+            if not self._is_constant(start):
+                mend += " Guard it, with pl.when in a kernel and jnp.clip in an index map"
+                mend += "; lax.rem keeps the sign, so to go round, add the size first." if int(start) < 0 else "."
+            raise BlockIndexError(f"{self.memory.where}{self.memory.name}: {what} is out of range in dimension "
+                                  f"{self._kept.index(d)}, which has {many(n, 'element')}. {mend}")
 
 
 class _At:
@@ -212,10 +225,23 @@ class _At:
         return view
 
 
+class Table(Ref):
+    """A prefetched scalar operand as an index map has it: a ref that it may read."""
+
+    def __getitem__(self, index: Any) -> jax.Array:
+        value = super().__getitem__(index)
+        return value if isinstance(value, jax.Array) else value[()]  # a number
+
+    def __setitem__(self, index: Any, value: ArrayLike) -> None:
+        raise SpecError(f"{self.memory.name}: an index map reads its scalars, and writes nothing.")
+
+
 class TracedMemory:
     """A JAX ref inside a trace. Reads past the end give `fill`, writes there are dropped, and `flag` tells."""
 
     is_semaphore = False
+    stepped = False  # no: what a step computes has no value yet, and what has one is a constant of the kernel
+    where = ""  # in what run of the kernel
 
     def __init__(self, name, ref, flag, fill):
         self.name, self.shape, self.dtype, self.ref, self.fill = name, ref.shape, ref.dtype, ref, fill
@@ -227,10 +253,10 @@ class TracedMemory:
         self.loaded = True
         if all(map(is_static, starts)):
             return self.ref[_slices(starts, sizes)]
-        bad = self._past_end(starts, sizes)
+        bad = self._note_past_end(starts, sizes)
 
         def window(whole):
-            at, cells = self._inside(starts, sizes), self._cells(starts, sizes)
+            at, cells = self.inside(starts, sizes), self._cells(starts, sizes)
             return jax.lax.cond(bad, lambda: whole.at[cells].get(mode="fill", fill_value=self.fill),
                                 lambda: jax.lax.dynamic_slice(whole, at, sizes))
         return no_arithmetic(window)(self.ref[...])
@@ -243,10 +269,10 @@ class TracedMemory:
             put = no_arithmetic(lambda whole: jax.lax.dynamic_update_slice(whole, value, [int(s) for s in starts]))
             self.ref[...] = value if value.shape == tuple(self.shape) else put(self.ref[...])
             return
-        bad = self._past_end(starts, sizes)
+        bad = self._note_past_end(starts, sizes)
 
         def update(whole, value):
-            at, cells = self._inside(starts, sizes), self._cells(starts, sizes)
+            at, cells = self.inside(starts, sizes), self._cells(starts, sizes)
             value = jax.lax.cond(bad, lambda: jax.lax.dynamic_slice(whole.at[cells].set(value, mode="drop"), at, sizes),
                                  lambda: value)
             return jax.lax.dynamic_update_slice(whole, value, at)
@@ -257,15 +283,19 @@ class TracedMemory:
         cells = [s + jnp.arange(n) for s, n in zip(starts, sizes, strict=True)]
         return jnp.ix_(*(jnp.where(c < 0, n, c) for c, n in zip(cells, self.shape, strict=True)))
 
-    def _inside(self, starts, sizes):
+    def inside(self, starts, sizes):
         """The starts of the nearest window that lies inside."""
         return [jnp.clip(jnp.int32(s), 0, n - size) for s, n, size in zip(starts, self.shape, sizes, strict=True)]
 
-    def _past_end(self, starts, sizes):
-        moving = [(s, n, whole) for s, n, whole in zip(starts, sizes, self.shape, strict=True) if not is_static(s)]
-        bad = reduce(or_, [(s < 0) | (s + n > whole) for s, n, whole in moving])
+    def _note_past_end(self, starts, sizes):
+        bad = self.past_end(starts, sizes)
         self.flag[...], self.moving = self.flag[...] | bad, {*self.moving, first_outside()[1].f_lineno}
         return bad
+
+    def past_end(self, starts, sizes):
+        """Does a window reach past the end, or begin below 0? Traced, as its starts are."""
+        moving = [(s, n, whole) for s, n, whole in zip(starts, sizes, self.shape, strict=True) if not is_static(s)]
+        return reduce(or_, [(s < 0) | (s + n > whole) for s, n, whole in moving])
 
 
 class Cell:

@@ -1,5 +1,4 @@
 """specs: what you ask for (grid, BlockSpecs, shapes) -> operands with a block for every step. Next: traced.py."""
-import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,8 @@ import jax
 import numpy as np
 from jax.typing import DTypeLike
 
-from .errors import BlockIndexError, SpecError, bound, expect, many, mend_of
+from .errors import BlockIndexError, SpecError, expect, many, mend_of
+from .index_maps import index_table
 from .schedule import OperandInfo, window
 
 
@@ -314,87 +314,3 @@ def _check_range(where, blocks, shape, sizes, padding):
     raise BlockIndexError(f"{where}, step {step}: index_map gives {tuple(table[step].tolist())}, but block index "
                           f"{table[step, d]} is out of range in dimension {d} ({many(counts[d], 'block')} of "
                           f"{sizes[d]}, so 0 to {counts[d] - 1}). {mend}")
-
-
-def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars=(),
-                in_kernel=False) -> list[tuple[int, ...]] | jax.Array:
-    """The block index of every step, in row-major grid order. A traced array if it depends on traced scalars."""
-    if index_map is None:
-        return [(0,) * rank] * math.prod(grid)
-    _check_arity(index_map, where, grid, scalars)
-    if not in_kernel:
-        _check_traceable(index_map, where, grid, scalars)
-    if any(isinstance(s, jax.core.Tracer) for s in scalars):
-        if _reads_scalars(index_map, grid, scalars):
-            return jax.numpy.stack(_traced_columns(index_map, grid, scalars), axis=1)
-        scalars = [np.zeros(s.shape, s.dtype) for s in scalars]
-    with jax.ensure_compile_time_eval():  # the indices are known, also where the call is being traced
-        return _evaluate(index_map, where, grid, rank, scalars, in_kernel)
-
-
-def _reads_scalars(index_map, grid, scalars) -> bool:
-    jaxpr = jax.make_jaxpr(index_map)(*[np.int32(0)] * len(grid), *scalars).jaxpr
-    used = [v for e in jaxpr.eqns for v in e.invars] + jaxpr.outvars
-    return any(v is s for v in used for s in jaxpr.invars[len(grid):])
-
-
-def _check_traceable(index_map, where, grid, scalars):
-    """Real Pallas traces index maps, so what cannot be traced, or holds an array, is refused here too."""
-    try:
-        held = jax.make_jaxpr(index_map)(*[np.int32(0)] * len(grid), *scalars).consts
-    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
-            jax.errors.TracerIntegerConversionError) as e:
-        raise SpecError(f"{where}: Pallas traces its index_map, which needs the value of a grid index where there is "
-                        "none yet. In place of a Python if, min or max, or of indexing a NumPy array, use jnp.where, "
-                        f"jnp.minimum or jnp.maximum, or a prefetched scalar.\n  {str(e).splitlines()[0]}") from None
-    except Exception as error:
-        order = ". It gets the grid's indices first, then the prefetched scalars." if scalars else ""
-        raise SpecError(f"{where}: its index_map raises {type(error).__name__}: {error}{order}") from error
-    if held:
-        raise SpecError(f"{where}: its index_map holds an array ({jax.typeof(held[0])}), which Pallas does not allow. "
-                        "Pass it as a prefetched scalar (pltpu.PrefetchScalarGridSpec): the index map gets it as an "
-                        "argument.")
-
-
-def _evaluate(index_map, where, grid, rank, scalars, in_kernel):
-    table = []
-    for indices in itertools.product(*map(range, grid)):
-        index = index_map(*indices, *scalars)
-        index = tuple(index) if isinstance(index, (tuple, list)) else (index,)
-        if not table:
-            _check_index(index, where, indices, rank)
-            if not in_kernel and not all(isinstance(b, (int, np.integer)) for b in index):
-                # It computes with jnp: one vectorised call is quicker.
-                return list(zip(*(c.tolist() for c in _traced_columns(index_map, grid, scalars)), strict=True))
-        # In a kernel it may read refs, which have values, but only one after the other.
-        table.append(tuple(map(int, index)))
-    return table
-
-
-def _traced_columns(index_map, grid, scalars) -> list:
-    """The block index of every step, an array for each dimension."""
-    axes = np.indices(grid, dtype=np.int32).reshape(len(grid), -1)
-    scalars = [jax.numpy.asarray(s) for s in scalars]
-    out = jax.jit(jax.vmap(lambda *indices: index_map(*indices, *scalars)))(*axes)
-    return [jax.numpy.broadcast_to(c, axes.shape[1:]) for c in (out if isinstance(out, (tuple, list)) else (out,))]
-
-
-def _check_arity(index_map, where, grid, scalars):
-    if bound(index_map, (*grid, *scalars), {}):
-        return
-    if not grid and not scalars:
-        raise SpecError(f"{where}: its index_map takes grid indices, but the call has no grid. Give grid=(…,).")
-    also = ", then one for each prefetched scalar" if scalars else ""
-    raise SpecError(f"{where}: its index_map does not take {many(len(grid) + len(scalars), 'argument')}, one for each "
-                    f"axis of the grid {grid}{also}. Change the map's parameters or the grid.")
-
-
-def _check_index(index, where, indices, rank):
-    if len(index) != rank:
-        raise SpecError(f"{where}: index_map{indices} returns {many(len(index), 'block index', 'block indices')} "
-                        f"{index}, but block_shape has {many(rank, 'dimension')}. Return one block index for each of "
-                        "them (0 for a dimension that is not cut).")
-    for b in index:
-        if not np.issubdtype(np.asarray(b).dtype, np.integer):
-            raise SpecError(f"{where}: index_map{indices} returns {b!r}; block indices are whole numbers (use "
-                            "// to divide).")

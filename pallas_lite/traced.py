@@ -21,7 +21,7 @@ from .body import OWN_COPIES, Body, InHbm, NeedsStepping, check_arity
 from .engines import xla
 from .engines.record import record
 from .engines.simulate import simulate
-from .errors import HazardWarning, NotSupportedError, PallasLiteError
+from .errors import BlockIndexError, HazardWarning, NotSupportedError, PallasLiteError
 from .hardware import TOY, Machine
 from .jaxprs import count_work
 from .manual_dma import direct, orders, step
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from .call import Call
     from .lowering.stages import Lowered
 
-STAND_INS = ("\n  (The operands' values are unknown here, so the kernel was checked on zeros for integers, ones for "
-             'other numbers. If it is right on the values that it will get, say so with on_hazard="ignore".)')
+STAND_INS = ("\n  (The operands' values are unknown here, so the kernel was checked on zeros for integers (on ones "
+             "where an index would lie outside), ones for other numbers. If it is right on the values that it will "
+             'get, say so with on_hazard="ignore".)')
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,13 +312,21 @@ class Traced:
     @cached_property
     def _did(self) -> Schedule:
         """What a kernel with copies of its own did, and the hazards seen on the way."""
-        values = self.given or {name: np.full(a.shape, not np.issubdtype(a.dtype, np.integer), a.dtype)
-                                for name, a in self._inputs.items()}  # indices lie inside; other numbers are seen
-        try:
-            outcome = self.stepped(values)
-        except PallasLiteError as error:
-            raise type(error)(f"{error}{STAND_INS * self._on_stand_ins}") from error
+        tries = [self.given] if self.given is not None else [self._stand_ins(0), self._stand_ins(1)]
+        for values in tries:
+            try:
+                outcome = self.stepped(values)
+                break
+            except PallasLiteError as error:
+                # An index is outside whatever the values are, or only on these: a table may count from 1.
+                if values is tries[-1] or not isinstance(error, BlockIndexError):
+                    raise type(error)(f"{error}{STAND_INS * self._on_stand_ins}") from error
         return schedule_of(outcome.log, self.call.name, outcome.hazards)
+
+    def _stand_ins(self, whole: int) -> dict[str, np.ndarray]:
+        """Values of the inputs where these are unknown: zeros, as indices, lie inside; other numbers are seen."""
+        return {name: np.full(a.shape, whole if np.issubdtype(a.dtype, np.integer) else 1, a.dtype)
+                for name, a in self._inputs.items()}
 
     @property
     def _inputs(self) -> dict[str, jax.ShapeDtypeStruct]:

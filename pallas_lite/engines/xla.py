@@ -124,6 +124,8 @@ def run(operands, extras, body, grid, inputs, held, every_visit, traced):
         here = [[jnp.asarray(r)[t] for r in row] for row in rows]
         for i, (x, (starts, slot, begins)) in enumerate(zip(operands, here, strict=True)):
             value = lax.dynamic_slice(hbm[x.array], starts + lows[x.array], shapes[i][0])
+            if x.name in traced:
+                value = jnp.where(missing(starts, x), empty(i), value)
             if keeps[i]:
                 old = lax.dynamic_index_in_dim(slots[i], slot, keepdims=False)
                 if every_visit is not None:
@@ -138,6 +140,9 @@ def run(operands, extras, body, grid, inputs, held, every_visit, traced):
                 slots[i] = lax.dynamic_update_index_in_dim(slots[i], value, slot, 0)
             if x.is_output:
                 # Each step of a visit writes; the visit's last one stays.
+                if x.name in traced:
+                    before = lax.dynamic_slice(hbm[x.array], starts + lows[x.array], shapes[i][0])
+                    value = jnp.where(missing(starts, x), before, value)
                 hbm[x.array] = lax.dynamic_update_slice(hbm[x.array], value, starts + lows[x.array])
         return hbm, slots, kept, jnp.where((bad == steps) & jnp.asarray(past_end, bool), jnp.asarray(first)[t], bad)
 
@@ -151,6 +156,12 @@ def inside(starts, x):
     """The cells of a block that lie inside its array, as a mask."""
     at = [lax.broadcasted_iota(jnp.int32, x.block_shape, d) + starts[d] for d in range(len(x.shape))]
     return reduce(jnp.logical_and, [(i >= 0) & (i < size) for i, size in zip(at, x.shape, strict=True)], True)
+
+
+def missing(starts, x):
+    """Does a block lie wholly outside of its array? Only where traced scalars choose it, which nobody could check."""
+    spans = zip(starts, x.block_shape, x.shape, strict=True)
+    return reduce(jnp.logical_or, [(at + n <= 0) | (at >= size) for at, n, size in spans], False)
 
 
 def _no_derivative(primals, tangents):

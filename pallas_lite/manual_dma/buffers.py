@@ -13,6 +13,8 @@ READ, WRITE, COPY, SEND, WAIT = "read", "write", "copy", "send", "wait"  # send:
 class Buffer:
     """Some memory of the machine. Refs are windows on it; a rectangle is a tuple of (start, stop)."""
 
+    stepped = True  # all numbers have values, also those that a step computes: only a Python int is a constant
+
     def __init__(self, machine, name, value, written=False, is_semaphore=False, in_hbm=False, is_slots=False,
                  steers=False, is_input=False):
         self.machine, self.name, self.value, self.is_semaphore = machine, name, value, is_semaphore
@@ -26,6 +28,10 @@ class Buffer:
         self.places = Rectangles(machine.races, value.shape)
         if written:  # an operand: its values were there before the kernel
             self.places.find(tuple((0, n) for n in self.shape))[0].last = -1
+
+    @property
+    def where(self) -> str:
+        return self.machine.here()
 
     def rectangle(self, starts, sizes):
         if self.freed:

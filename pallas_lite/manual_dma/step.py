@@ -3,7 +3,6 @@
 Slower than the other engines, and it sees everything: each read, write, copy and wait goes through races.py, and into a
 log, which log.py reads as a Schedule.
 """
-import contextlib
 import math
 from collections import Counter, defaultdict, deque
 from functools import partial
@@ -11,22 +10,22 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax import lax
 
 from .. import specs as _specs
 from ..body import at_position
 from ..engines.record import record
-from ..errors import PipelineError, many
+from ..errors import BlockIndexError, PipelineError, many
 from ..memory import FILLINGS, InterpretParams, filling, garbage
 from ..races import Races
-from ..refs import Ref, is_static
+from ..refs import Ref
 from ..reports import differ, written_input
 from ..schedule import IN_START, OUT_START, RUN, size_of
 from ..tracer_errors import first_outside
 from ..verify import Hazard, verify
 from . import mends
 from .buffers import COPY, READ, SEND, WAIT, WRITE, Access, Buffer, common, merged, nth, part, rectangle_of
-from .copies import block_ref, machine, play
+from .copies import block_ref, play
+from .loops import loops_count_as_jax
 
 
 class Outcome(NamedTuple):
@@ -35,7 +34,7 @@ class Outcome(NamedTuple):
     values: dict[str, np.ndarray]  # of the arrays in HBM
     hazards: list[Hazard]
     log: list[Access]
-    stopped: PipelineError | None
+    stopped: PipelineError | BlockIndexError | None
     unspecified: dict[str, np.ndarray] = {}  # array -> a mask of what reported garbage has reached
 
 
@@ -228,7 +227,7 @@ class Step:
                         self.forget(slots[x.name].at[s], left_over=e.step > 0)
                 blocks = [block_ref(slots[x.name].at[s], x) for x, s in zip(operands, e.slots, strict=True)]
                 ids = self.indices[e.step] if outer else np.unravel_index(e.step, grid) if grid else ()
-                with at_position([np.int32(i) for i in ids], grid), jax.disable_jit(), _loops_count_as_jax():
+                with at_position([np.int32(i) for i in ids], grid), jax.disable_jit(), loops_count_as_jax():
                     body(blocks)
                 continue
             x = known[e.operand]
@@ -271,11 +270,18 @@ class Step:
         else:
             self.runs, self.computing = self.runs + self.computing, False
             out = windows[-1][0].in_hbm  # sending a result belongs to the step that made it
-        step = self.at if self.at is not None else max(self.runs - out, 0)
+        step = self._step(out)
         line = None if more.get("block") else self._line()
         self.lines[line, verb, windows[0][0]] += 1
         self.log.append(Access(verb, step, windows, line, self.lines[line, verb, windows[0][0]], **more))
         return len(self.log) - 1
+
+    def _step(self, out=False) -> int:
+        return self.at if self.at is not None else max(self.runs - out, 0)
+
+    def here(self) -> str:
+        """Where the kernel is, before something goes wrong there:  step 3, line 12: """
+        return f"step {self._step()}, line {self._line()[1]}: "
 
     @staticmethod
     def _line() -> tuple[str, int]:
@@ -356,12 +362,19 @@ def run(kernel, operands, free, extras, grid, indices, inputs, params, unflatten
             here.finish({array: ref.memory for array, ref in homes.items()})
         except PipelineError as error:
             stopped = error
+        except BlockIndexError as error:
+            stopped = BlockIndexError("\n  Before that, ".join(map(str, [error, *here.hazards[:1]])))
+            if filling is None:  # else: what memory held decides
+                raise stopped from None
         return here, Outcome({a: r.memory.value for a, r in homes.items()}, here.hazards, here.log, stopped)
 
     outcome = go()[1]
     if any(h.kind == "uninitialised" for h in outcome.hazards) and not outcome.stopped:
-        runs = [_written(*go(k)) for k in range(FILLINGS)]
-        masks = {array: differ(values[array] for values in runs) for array in outcome.values}
+        runs = [go(k) for k in range(FILLINGS)]
+        if any(run.stopped for _, run in runs):  # garbage decides whether it comes to an end
+            return outcome._replace(unspecified={a: np.ones(v.shape, bool) for a, v in outcome.values.items()})
+        values = [_written(*run) for run in runs]
+        masks = {array: differ(each[array] for each in values) for array in outcome.values}
         if any(mask.any() for mask in masks.values()):
             return outcome._replace(unspecified=masks)
         return outcome._replace(hazards=[h for h in outcome.hazards if h.kind != "uninitialised"])
@@ -374,25 +387,6 @@ def _written(here, outcome):
     for array, rectangle in here.unwritten:
         values[array][part(rectangle)] = 0
     return values
-
-
-@contextlib.contextmanager
-def _loops_count_as_jax():
-    """With disable_jit, fori_loop counts in Python ints, which have no astype; JAX's index has its bounds' type."""
-    before = lax.fori_loop
-
-    def fori_loop(lower, upper, body_fun, init_val, **unroll):
-        if machine.get() is None or not is_static(lower) or not is_static(upper):
-            return before(lower, upper, body_fun, init_val, **unroll)
-        value, kind = jax.tree.map(jax.numpy.asarray, init_val), jax.numpy.result_type(lower, upper).type
-        for i in range(int(lower), int(upper)):
-            value = body_fun(kind(i), value)
-        return value
-    lax.fori_loop = fori_loop
-    try:
-        yield
-    finally:
-        lax.fori_loop = before
 
 
 def _bytes(ref) -> int:

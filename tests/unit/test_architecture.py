@@ -10,12 +10,12 @@ ROOT = Path(__file__).parents[2]
 # Data flows down: a module may import from its own line and from those above it, and never in a circle.
 PARTS = {
     "pallas_lite": """
-        errors hardware table schedule rolled specs memory refs tracer_errors jaxprs pipeline
+        errors hardware table schedule rolled specs index_maps memory refs tracer_errors jaxprs pipeline
         engines.record engines.simulate
         body races proof verify reports by_hand
         engines.xla
-        manual_dma.copies manual_dma.buffers manual_dma.mends manual_dma.step manual_dma.log manual_dma.orders
-        manual_dma.direct
+        manual_dma.copies manual_dma.loops manual_dma.buffers manual_dma.mends manual_dma.step manual_dma.log
+        manual_dma.orders manual_dma.direct
         lowering.tiles lowering.mosaic_tpu lowering.gpu lowering.triton lowering.replay lowering.mosaic_gpu
         lowering.stages lowering.libtpu lowering.mosaic lowering.cuda lowering.platforms
         clock causes perfetto timeline

@@ -347,8 +347,10 @@ def counts_its_steps(x, o_ref, buf, sem, row):
 @pytest.mark.parametrize("kernel, text", [
     (starts_the_next_copy, "the wait for x[12:16] → buf (line) asks its semaphore sem for more than the copies "
                            "started on it bring (128 bytes, of which 0 can come): the program would hang here."),
-    (counts_its_steps, "x: slice 2147483647:2147483651 is out of range in dimension 0, which has 16 elements. A slice "
-                       "past the end does not shift.")])
+    (counts_its_steps, "step 0, line: x: slice 2147483647:2147483651 is out of range in dimension 0, which has 16 "
+                       "elements. A slice past the end does not shift. Guard it, with pl.when in a kernel and jnp.clip "
+                       "in an index map.\n  Before that, step 0: the kernel reads row (line), part of which nobody has "
+                       "written.\n  Write it, or copy something into it and wait, before reading it.")])
 def test_a_kernel_that_goes_wrong_only_in_another_order_of_parallel_steps(kernel, text):
     f, right = (pl.pallas_call(kernel, shape(16, 8), grid=4, in_specs=[HBM], out_specs=ROWS, scratch_shapes=[
         BUF, SEM, pltpu.SMEM((1,), jnp.int32)], compiler_params=pltpu.CompilerParams(dimension_semantics=(semantics,)))

@@ -240,7 +240,7 @@ def test_an_index_map_that_takes_the_prefetched_scalar_first_is_told_the_order(a
     spec = pltpu.PrefetchScalarGridSpec(1, grid=(2,), in_specs=[pl.BlockSpec((4,), lambda order, i: (order[i],))],
                                         out_specs=pl.BlockSpec((4,), lambda i, order: (i,)))
     f = around(pl.pallas_call(lambda order, x_ref, o_ref: copy(x_ref, o_ref), shape(8), grid_spec=spec))
-    with pytest.raises(pl.SpecError, match="operand x: its index_map raises IndexError: .*"
+    with pytest.raises(pl.SpecError, match="operand x: its index_map raises SpecError: i is a ref, not a value.*\\. "
                                            "It gets the grid's indices first, then the prefetched scalars\\."):
         f(jnp.array([1, 0]), jnp.arange(8.0))
 
