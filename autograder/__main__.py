@@ -4,11 +4,13 @@ A verb is a module in commands/ and a word in VERBS.
 """
 import argparse
 import contextlib
+import difflib
 import errno
 import functools
 import os
 import signal
 import sys
+from importlib import metadata
 
 from rich.console import Console
 
@@ -67,14 +69,38 @@ def parser() -> argparse.ArgumentParser:
         prog="autograder", description="Builds the course's notebooks and grades what students hand in.",
         epilog=f"`autograder COMMAND --help` has examples.\n\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter)
+    top.add_argument("--version", action="version", version=_version())
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for verb in VERBS:
         verb.add(commands)
     return top
 
 
+def _version() -> str:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return f"pallas-lite {metadata.version('pallas-lite')}"
+    return "pallas-lite, not installed"
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The command line. What is wrong with it ends the program, with what was meant, perhaps."""
+    top = parser()
+    if argv and argv[0] == "help":
+        argv = [*argv[1:], "--help"]
+    names = [verb.__name__.rpartition(".")[2] for verb in VERBS]
+    if argv and not argv[0].startswith("-") and argv[0] not in names:
+        near = difflib.get_close_matches(argv[0], names, 1)
+        top.error(f"there is no command {argv[0]}" + (f". Did you mean {near[0]}?" if near else
+                                                      f"; there are {', '.join(names)}"))
+    options, unknown = top.parse_known_args(argv)
+    if unknown:
+        meant = options.instead.get(unknown[0], options.instead.get("", "") * (not unknown[0].startswith("-")))
+        options.refuse(f"unrecognized arguments: {' '.join(unknown)}" + f". {meant}" * bool(meant))
+    return options
+
+
 def main(argv: list[str] | None = None) -> int:
-    options = parser().parse_args(argv)
+    options = parse(sys.argv[1:] if argv is None else argv)
     # A file or a pipe has no width of its own: the table gets all that it needs.
     console = Plain(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 240)
     errors = Plain(stderr=True)

@@ -57,7 +57,8 @@ def command(commands, name: str, help: str, description: str, run, examples: str
     epilog = "\n".join([*(["examples:", examples.strip("\n"), ""] * bool(examples)), "exit codes:", *codes])
     p = commands.add_parser(name, help=help, description=description, epilog=epilog,
                             formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.set_defaults(run=run, refuse=p.error)
+    # `instead`: a word that this verb does not take -> what was meant by it, perhaps; "": by any other
+    p.set_defaults(run=run, refuse=p.error, instead={})
     return p
 
 
@@ -84,6 +85,7 @@ def grading_options(p) -> None:
 
 def results_option(p) -> None:
     """Where `grade` has put its results, for the verbs that read them with `results_of`."""
+    p.set_defaults(instead={"": "It takes no PATH: it reads the results of the last grading, or --results DIR"})
     p.add_argument("--results", type=Path, default=RESULTS, metavar="DIR",
                    help="the folder that `grade` wrote (default: .nbgrader/results)")
 
@@ -146,7 +148,10 @@ def exit_code(reports: list[Report]) -> int:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError("a positive number of seconds")
     return value

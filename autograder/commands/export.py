@@ -39,6 +39,7 @@ def add(commands) -> None:
                         "for canvas; last_name, first_name, email for nbgrader")
     p.add_argument("--out", type=Path, metavar="DIR", help="where the files go (default: export/ in --results)")
     results_option(p)
+    p.set_defaults(instead=p.get_default("instead") | {name: f"Did you mean --format {name}?" for name in NAMES})
     gradebook.given_option(p)
     release_options(p)
 

@@ -85,7 +85,8 @@ def _grade(options, store: Store, console, errors) -> int:
     out = store.folder.resolve()  # which may lie where the submissions lie, and is none
     submissions = [s for s in find(options.paths, course) if out not in map(Path.resolve, map(Path, s.paths))]
     earlier, submissions = look(store.folder, options.paths, submissions, course)
-    for line in downloads([s.student for s in submissions if not s.whole]):
+    names = [s.student for s in submissions]
+    for line in (*downloads([s.student for s in submissions if not s.whole]), *inbound(names)):
         errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     keys = {s: pack(s).key(order.settings) for s in submissions}
     todo = [s for s in submissions if options.fresh or not store.has(keys[s])]
@@ -150,6 +151,15 @@ def downloads(students: list[str]) -> list[str]:
             for s in found[:1]]
 
 
+def inbound(students: list[str]) -> list[str]:
+    """Who is no student, but a folder as nbgrader's exchange names what comes in, in words."""
+    found = [m for s in students if (m := re.fullmatch(r"[^+]+\+([^+]+)\+\d{4}-\d\d-\d\d .+", s))]
+    more = f" and {len(found) - 1} more are" if len(found) > 1 else " is"
+    return [f"{clean(m[0])}{more} named as nbgrader's exchange names what comes in, and {'each ' * (len(found) > 1)}"
+            f"counts as a student of its own. `nbgrader collect {clean(m[1])}` puts the last of each student into "
+            "nbgrader's submitted folder" for m in found[:1]]
+
+
 def _pool(options, order: Order, most: int, errors):
     if options.unsafe_no_sandbox:
         errors.print("autograder: WITHOUT A SANDBOX, student code runs with all your rights.", style="bold")
@@ -183,7 +193,7 @@ def _shown(reports, total: int, errors) -> None:
 
 
 def _count(text: str) -> int:
-    value = int(text)
+    value = int(text) if text.isdecimal() else 0
     if value < 1:
-        raise argparse.ArgumentTypeError("at least 1")
+        raise argparse.ArgumentTypeError("a whole number, at least 1")
     return value

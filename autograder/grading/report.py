@@ -27,6 +27,7 @@ from .grade import Mark, Report, clean
 
 VERSION = 1  # of results.json
 MOST_ROWS = 500  # of a table; nobody reads more, and a terminal takes minutes to be given thousands
+LONGEST = 60  # letters of a name there
 SIGNS = {"right": "✓", "wrong": "✗", "error": "✗", "not done": "…", "missing": "–", "unreadable": "!",
          "broken": "!"}
 
@@ -207,6 +208,7 @@ def table(reports: list[Report], width: int = 200) -> Table:
     numbers = exercises_of(reports)
     count = Counter(r.student for r in reports)
     students = [clean(r.student) + f": {called(r)}" * (count[r.student] > 1) for r in reports]
+    students = [s if len(s) <= LONGEST else s[:LONGEST - 1] + "…" for s in students]  # one name may not take all room
     name = max(map(len, students), default=7)
     chapters = list(dict.fromkeys(n.partition(".")[0] for n in numbers))
     if name + 7 * len(numbers) + 40 > width:

@@ -33,7 +33,7 @@ from traitlets.config import Application
 from ..course.environment import environment, make_private, scripts_on_path
 from ..course.release import PACKAGE, Course, Notebook
 from ..grading.by_hand import Given
-from ..grading.grade import Mark, Report
+from ..grading.grade import Mark, Report, clean
 from ..grading.report import in_a_row, per_student
 from ..grading.transplant import MOST_STAMP, Unreadable, load
 
@@ -69,7 +69,9 @@ def write(reports: list[Report], url: str, course: Course, times: Times | None =
                 written.changed += _write(gradebook, report, course, times or {}, late)
             if unknown or not report.marks:
                 some = f", exercises {', '.join(unknown)}" if 0 < len(unknown) < len(report.marks) else ""
-                written.left_out.append(f"{report.student}{some} ({report.status}: {in_a_row(report.warnings)})")
+                causes = [m.message for m in report.marks.values() if m.points is None] or report.warnings
+                why = in_a_row(clean(cause, 200) for cause in dict.fromkeys(causes))
+                written.left_out.append(f"{report.student}{some} ({report.status}: {why})")
     for resources in late:  # by nbgrader's own step and the instructor's own rule; it opens the gradebook itself
         AssignLatePenalties(config=config).preprocess(v4.new_notebook(), {"nbgrader": {**resources, "db_url": url}})
     return written

@@ -7,7 +7,7 @@ import sys
 import nbformat
 import pytest
 
-from autograder.__main__ import Plain
+from autograder.__main__ import Plain, main
 from autograder.commandline import typed
 from autograder.course.release import Course, CourseError
 
@@ -46,6 +46,30 @@ def test_a_command_out_of_a_message_runs(tmp_path):
     done = subprocess.run(advice, shell=True, capture_output=True, text=True)
     assert f"there is no run to go on with in {out}. Name the submissions: " in done.stderr
     assert f"grade PATH... --out '{out}'" in done.stderr
+
+
+@pytest.mark.parametrize("line, said", [
+    ("grad class", "there is no command grad. Did you mean grade?"),
+    ("xyz", "there is no command xyz; there are doctor, build, selftest, "),
+    ("export canvas", "unrecognized arguments: canvas. Did you mean --format canvas?"),
+    ("export class", "unrecognized arguments: class. It takes no PATH: it reads the results of the last grading"),
+    ("feedback class", "unrecognized arguments: class. It takes no PATH: it reads the results of the last grading"),
+    ("export --colour", "unrecognized arguments: --colour\n"),
+    ("grade class --jobs x", "argument --jobs: a whole number, at least 1\n"),
+    ("grade class --jobs 0", "argument --jobs: a whole number, at least 1\n"),
+    ("grade class --timeout x", "argument --timeout: a positive number of seconds\n"),
+])
+def test_a_slip_on_the_command_line_is_told_what_was_meant(line, said, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(line.split())
+    assert said in capsys.readouterr().err
+
+
+def test_help_and_version_are_there(capsys):
+    for line, said in (("help", "COMMAND"), ("help grade", "usage: autograder grade"), ("--version", "pallas-lite")):
+        with pytest.raises(SystemExit, match="0"):
+            main(line.split())
+        assert said in capsys.readouterr().out
 
 
 def test_no_path_is_broken_in_a_message(capsys):

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from autograder.__main__ import main
-from autograder.commands.grade import downloads
+from autograder.commands.grade import downloads, inbound
 from autograder.grading import submissions
 from autograder.grading.child import grade_parcel
 from autograder.grading.grade import Grader, Report
@@ -166,6 +166,14 @@ def test_the_docs_lines_put_a_download_from_canvas_into_folders(lay, tmp_path, c
         "of its own. To put each student's into a folder, see \"What is handed in\" in docs/grading.md"]
     subprocess.run(["bash", "-euc", lines_of_the_docs("for file in")], check=True, cwd=tmp_path / "class")
     assert lay() == {"lovelaceada_14": 1, "wangfang_12": 2, "wangfang_13": 1}
+
+
+def test_folders_of_nbgraders_exchange_are_named(lay, tmp_path, course):
+    lay(*(f"pia+{little.UNIT}+2026-11-{day} 10:00:00 UTC/{RIGHT}" for day in (28, 29)), f"a+b/{RIGHT}")
+    assert inbound([s.student for s in find([str(tmp_path / "class")], course)]) == [
+        f"pia+{little.UNIT}+2026-11-28 10:00:00 UTC and 1 more are named as nbgrader's exchange names what comes in, "
+        f"and each counts as a student of its own. `nbgrader collect {little.UNIT}` puts the last of each student into "
+        "nbgrader's submitted folder"]
 
 
 def test_the_command_names_what_is_nobodys_and_ends_with_2(tmp_path, course, capsys):

@@ -106,6 +106,11 @@ def test_page_exports_and_gradebook_agree_on_who_handed_in_twice(tmp_path, capsy
     assert set(gradebook.scores(url)["bob", little.UNIT].values()) == {0.0}
 
 
+def test_one_long_name_does_not_take_the_room_of_all_notes():
+    class_ = [Report("x" * 200, ["a"], "0", warnings=["why"]), Report("ann", ["a"], "0")]
+    assert list(table(class_, 240).columns[0].cells) == ["ann", "x" * 59 + "…"][::-1]
+
+
 def test_of_very_many_submissions_the_table_has_those_that_need_a_look_and_says_where_the_others_are():
     reports = [Report(f"s{i}", [], "", "fault" if i == 600 else "graded") for i in range(MOST_ROWS + 200)]
     shown = table(reports, 80)
