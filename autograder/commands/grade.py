@@ -121,9 +121,11 @@ def _grade(options, store: Store, console, errors) -> int:
 
 
 def _written(out: str, earlier: Earlier, known, of: int, run: str, course: Course) -> tuple[Path, Path]:
+    # That a trial gave way to the class is said once; that a class gave way to a trial, until it is graded again.
+    remark = earlier.remark if not earlier.gives_way or earlier.gives_way > of else ""
     with writing(out):
         return write(earlier.among(known), Path(out), of + len(earlier.kept) + earlier.missing, run,
-                     earlier.course or course.version, earlier.paths, earlier.remark)
+                     earlier.course or course.version, earlier.paths, remark)
 
 
 def _beside(earlier: Earlier, written: bool) -> list[str]:
