@@ -50,14 +50,14 @@ class NotDone(Exception):
 class AnswerFailed(Exception):
     """The learner's own code raised, ended or overran. `line` is the learner's own source line, if it is known.
 
-    A check that knows on what it stopped, and why, sets `case` and `nudge`.
+    A check that knows on what it stopped, and why, sets `case` and `nudge`. `in_kernel`: pallas_lite had called it.
     """
 
     case = nudge = ""
 
-    def __init__(self, kind: str, message: str, line: str = "", lineno: int = 0) -> None:
+    def __init__(self, kind: str, message: str, line: str = "", lineno: int = 0, in_kernel: bool = False) -> None:
         super().__init__(": ".join(filter(None, (kind, message))))
-        self.kind, self.message, self.line, self.lineno = kind, message, line, lineno
+        self.kind, self.message, self.line, self.lineno, self.in_kernel = kind, message, line, lineno, in_kernel
 
 
 @dataclass

@@ -23,7 +23,7 @@ from .errors import BlockIndexError, PallasLiteError, SpecError, bound, many
 from .jaxprs import count, count_work, overwritten_first
 from .memory import garbage_value
 from .refs import Cell, Ref, TracedMemory
-from .tracer_errors import say_plainly
+from .tracer_errors import REFS_ONLY, arrays_around, say_plainly
 
 # A step computes what the kernel says. XLA's algebra would make a choice of `x * mask`, and hide that 0 · NaN is NaN.
 AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
@@ -220,10 +220,11 @@ class Body:
         self.apply = apply
         closed = jax.make_jaxpr(apply)(ids, [jax.ShapeDtypeStruct(s, d) for _, s, d in avals])
         if closed.consts:  # upstream refuses this too
-            found = ", ".join(arrays_around(kernel) or (str(jax.typeof(c)) for c in closed.consts))
-            raise SpecError(f"{kernel_name(kernel)} uses an array from outside ({found}), but a kernel sees its refs "
-                            "only. Pass the array as an input, or make it in the kernel (jnp.arange, jnp.full, a "
-                            "Python number).")
+            named = [x for x, value in arrays_around(kernel).items() if any(
+                value is c or isinstance(value, np.ndarray) and np.array_equal(value, c) for c in closed.consts)]
+            found = ", ".join(named or (str(jax.typeof(c)) for c in closed.consts))
+            given = "" if named else " or made of given numbers, as jnp.array([1, 2]) is,"
+            raise SpecError(f"{kernel_name(kernel)} uses an array from outside ({found}){given or ','} {REFS_ONLY}")
         self.jaxpr = closed.jaxpr
         positions = self.jaxpr.invars[:len(grid)]
         # The kernel itself: its refs are the last of its variables, first those of the values, then those of the flags.
@@ -293,7 +294,7 @@ def run_kernel(kernel, unflatten, refs, ids, grid, silent=None):
         try:
             out = kernel(*args, **kwargs)
         except Exception as error:
-            say_plainly(kernel_name(kernel), error)
+            say_plainly(kernel_name(kernel), kernel, error)
             raise
     if out is not None:
         raise SpecError(f"{kernel_name(kernel)} returns a value; a kernel returns nothing and writes its results into "
@@ -306,16 +307,6 @@ def check_arity(kernel, args, kwargs):
         raise SpecError(f"{kernel_name(kernel)}{inspect.signature(kernel)} does not fit the call, which gives it "
                         f"{many(n, 'ref')}: the operands, then the outputs, then the scratch. Give the kernel one "
                         "parameter for each.")
-
-
-def arrays_around(f) -> list[str]:
-    """The names of arrays that a function takes from outside, as far as Python tells."""
-    try:
-        around = inspect.getclosurevars(getattr(f, "func", f))
-    except TypeError:
-        return []
-    return [name for name, value in {**around.globals, **around.nonlocals}.items()
-            if isinstance(value, (np.ndarray, jax.Array))]
 
 
 def ref_names(f, args, kwargs) -> list[str]:

@@ -225,7 +225,12 @@ class Call:
                             f"for each {kind[:-1]}: {what} has {len(found)}, the call has {len(flat)} (a list counts "
                             "once for each entry).")
         if nest != tree:
-            raise SpecError(f"{self.name}: {what} nest as {nest}, but the {kind} as {tree}. Nest them alike.")
+            ours, theirs = (str(t).removeprefix("PyTreeDef(")[:-1] for t in (nest, tree))
+            one_by_one = what == "in_specs" and theirs.startswith(("((", "([")) and (
+                len(tree.children()), len(nest.children())) == (1, len(flat))
+            mend = "Call it on the operands one by one, not on a tuple or list of them" if one_by_one else \
+                "Nest them alike"
+            raise SpecError(f"{self.name}: {what} nest as {ours}, but the {kind} as {theirs}. {mend}.")
         return [s or _specs.BlockSpec() for s in found]
 
 

@@ -169,6 +169,8 @@ def _page_slip(says: str, failed: AnswerFailed) -> str:
          show=lambda p: f"grid ({p.q}, {p.p}), block ({p.r}, {p.c})")
 def way_and_copies(n) -> list[Asked]:
     p, q, r, c = n.p, n.q, n.r, n.c
+    once = ("i // 2 goes through its values once in each run of i. When the next run begins, it falls back to 0, and "
+            "that block is gone.")
     return [
         Asked("The number of the step", "", c * p + r, [
             ("the row of a block is the outer loop, whatever the grid", r * q + c,
@@ -188,8 +190,8 @@ def way_and_copies(n) -> list[Asked]:
              "There is also the first copy: 1 + index changes.")], 0),
         Asked("The number of copies of w", "copies", q * ((p + 1) // 2), [
             ("each step makes a copy", p * q, "i // 2 is the same for two steps in a row: one copy serves both."),
-            ("each block is copied once, whatever the order", (p + 1) // 2,
-             "That is one run of i. When the next run begins, i // 2 falls back to 0, and that block is gone."),
+            ("each block is copied once, whatever the order", (p + 1) // 2, once),
+            ("and the last block, of one step, is forgotten", p // 2, once),
             ("an odd step out is forgotten", q * (p // 2),
              "The last value of i // 2 in a run belongs to one step only. It is copied all the same."),
             ("where a run ends, the block stays", q * ((p + 1) // 2) - (q - 1),

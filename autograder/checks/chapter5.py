@@ -105,6 +105,8 @@ def count(p) -> list[Asked]:
             ("an operand that is broadcast is copied once", 1,
              "It would be one copy if row's block never changed. Its index map returns (0, j), and j is the inner "
              "axis."),
+            ("changes only, without the first copy", rows * columns - 1,
+             "There is also the first copy: 1 + index changes."),
             ("copies go by elements", p.m * p.n, "Copies go by blocks, not by elements."),
             ("two slots, two copies", 2 * rows * columns,
              "Two slots do not mean two copies: each step's block goes into one of them.")], 0),
@@ -124,6 +126,8 @@ def count(p) -> list[Asked]:
             ("numbers are bytes", (2 * tile + row) / 2 / kib, "Those are numbers; each f32 takes 4 bytes."),
             ("the part is as high as the tile", 3 * tile * 2 / kib, "row's block is 1 row high, not bm."),
             ("a row needs no SRAM", 2 * tile * 2 / kib, "row has slots, too."),
+            ("a row has one slot", (4 * tile + row) / kib, "row has two slots, as the others have."),
+            ("a KiB is a kB", (2 * tile + row) * 2 / 1000, "A KiB has 1024 bytes."),
             ("outputs need no SRAM", (tile + row) * 2 / kib, "Outputs have slots, too."),
             ("all of the row is in SRAM", (2 * tile + p.n * 4) * 2 / kib,
              "Only one block of row is in a slot, not the whole row.")], 0),
@@ -157,7 +161,7 @@ SLACK = 0.08  # of exercise 5.6: how far above bytes / β the modelled time may 
 def fit_and_fast(answer: Handle, trial: Trial) -> None:
     p = personal("5.6", trial.student)
     case = f"x: {p.dtype}[{p.height}, {p.width}], a budget of {p.budget_kib} KiB"
-    bm, bn = _two_sizes(answer.value(), case)
+    bm, bn = _two_sizes(answer.value(), case, p.budget_kib)
     if bm > p.height or bn > p.width:
         raise Wrong("A block is larger than the array.", case=case, got=f"{bm} × {bn}",
                     nudge="bm counts rows and bn counts columns. Neither can be more than there are.")
@@ -190,13 +194,15 @@ def packed_add(p: SimpleNamespace, bm: int, bn: int):
     return pl.pallas_call(kernel, y, grid=grid, in_specs=[block, block], out_specs=block).trace(x, y)
 
 
-def _two_sizes(given, case: str) -> tuple[int, int]:
+def _two_sizes(given, case: str, kib: int) -> tuple[int, int]:
     given = given.tolist() if isinstance(given, np.ndarray) else given
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise Wrong("blocks should be two numbers, bm and bn.", case=case, got=kind_of(given))
-    if not all(type(n) is int or isinstance(n, float) and n.is_integer() for n in given) or min(given) < 1:
+    whole = all(type(n) is int or isinstance(n, float) and n.is_integer() for n in given)
+    if not whole or min(given) < 1:
         raise Wrong("bm and bn should be whole numbers, 1 or more.", case=case, got=f"{given[0]!r}, {given[1]!r}"[:100],
-                    nudge="// divides and rounds down.")
+                    nudge=f"The budget of {kib} KiB is {kib * 1024:,} bytes." if whole else
+                    "// divides and rounds down.")
     return int(given[0]), int(given[1])
 
 
@@ -213,6 +219,10 @@ def port(answer: Handle, trial: Trial) -> None:
         x, gain = random_array(trial, (rows, n)), random_array(trial, (1, n))
         right, case = (x - x.mean(1, keepdims=True)) * gain, f"x is f32[{rows}, {n}]"
         did = run(answer, f"{case}, with pallas_lite", how_cut("x", x.shape, (32, n)), x, gain)
+        if not did.calls:
+            raise Wrong("Your function made no pallas_call of pallas_lite's.", case=case,
+                        nudge="Build the call with pl.pallas_call(kernel, …), where pl is what the first line sets: "
+                              "lite_pl, unless real=True.")
         call = the_call(did, [x, gain], [x.shape], case)
         insist_blocks(call, (32, n), x.shape, case, smaller=True)
         insist_values(call, 0, did.result, right, case)

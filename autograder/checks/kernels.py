@@ -25,7 +25,8 @@ from ..exercise import AnswerFailed, Trial, Wrong
 from ..judge.handle import Handle, KernelCall, KernelOperand, KernelRun, kind_of, same_array
 
 DRAWN = 64  # steps: a longer schedule is not shown with a failure
-SAID = ("returns a value", "is a ref, not a value", "that only a running step",  # slips in a kernel; specs are no part
+SAID = ("returns a value", "is a ref, not a value", "only a running step", "sees its refs only",
+        "pl.ds slices a ref",  # slips in a kernel; specs are no part
         "traces its index_map")  # a Python if, min or max in it: the error says what to write
 
 
@@ -62,7 +63,11 @@ def run(answer: Handle, case: str, fit: str, *arrays) -> KernelRun:
                             "jnp.maximum, jnp.minimum and jnp.where choose for each number.")
         elif any(slip in failed.message for slip in SAID):
             pass
-        elif failed.kind == "SpecError" or "shape" in failed.message:  # JAX says so of blocks that do not broadcast
+        elif failed.in_kernel and "shape" in failed.message:  # JAX says so of blocks that do not broadcast
+            failed.nudge = f"{fit}. What shapes have the values in that line? print(value.shape) in the kernel tells."
+        elif failed.in_kernel:
+            pass
+        elif failed.kind == "SpecError":
             failed.nudge = f"{fit}. See that the grid, the specs and the kernel's refs agree with that."
         raise
     except Wrong as wrong:

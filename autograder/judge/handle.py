@@ -46,7 +46,7 @@ class Handle:
         if kind == "failed" and isinstance(body, dict):
             lineno = body.get("lineno")
             raise AnswerFailed(text(body.get("kind"), 100), text(body.get("message")), text(body.get("line"), 400),
-                               lineno if type(lineno) is int else 0)
+                               lineno if type(lineno) is int else 0, body.get("in_kernel") is True)
         raise Wrong("Your answer came back as something that is not an answer.")
 
     def renew(self) -> None:

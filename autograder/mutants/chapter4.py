@@ -246,6 +246,8 @@ WRONG = {
         ("the innermost index is the step", numbered(lambda n, m, k, a, b, c: k), "whole runs"),
         ("Python counts the runs of the body", counted_by_python, "whole runs"),
         ("the numbers are what counts", numbered_outside, "no pallas_call"),
+        ("an array of numbers is made in the kernel", numbered(lambda n, m, k, a, b, c: jnp.dot(
+            jnp.array([n, m, k]), jnp.array([b * c, c, 1]))), "or made of given numbers, as jnp.array([1, 2]) is"),
     ],
     "4.2": [
         ("columns are cut like rows", bands(good_rows, good_rows), "whole bands"),

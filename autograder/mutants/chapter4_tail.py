@@ -44,6 +44,19 @@ def summed_in_a_loop(x, b):
                           out_specs=specs[1])(x)
 
 
+def read_by_hand(cut):
+    """band_sums of x itself, cut by the kernel: x comes from outside of it."""
+    def band_sums(x, b):
+        m, n = x.shape
+
+        def kernel(x_ref, o_ref):
+            o_ref[...] = total(cut(x, pl.program_id(0) * b, b))
+        specs = pl.BlockSpec((b, n), lambda i: (i, 0)), pl.BlockSpec((1, n), lambda i: (i, 0))
+        return pl.pallas_call(kernel, of((pl.cdiv(m, b), n), x), grid=(pl.cdiv(m, b),), in_specs=specs[:1],
+                              out_specs=specs[1])(x)
+    return band_sums
+
+
 WRONG = {
     "4.8": [
         ("past the edge there are zeros", summed(lambda x, r, i, m, b: total(x)), "must not reach"),
@@ -65,6 +78,11 @@ WRONG = {
          "as it should: look at the kernel. Band 0 adds up rows 0 to "),
         ("bands are one row apart", summed(lambda x, r, i, m, b: total(jnp.where(i + r < m, x, 0))), "must not reach"),
         ("mask the sum", summed(lambda x, r, i, m, b: jnp.where(i * b + r[-1:] < m, total(x), 0)), "sum"),
+        ("a kernel may cut x itself", read_by_hand(lambda x, start, b: x[start:start + b]), "x comes from outside"),
+        ("pl.ds cuts x as well", read_by_hand(lambda x, start, b: x[pl.ds(start, b)]), "x comes from outside"),
+        ("a mask cuts x as well", read_by_hand(lambda x, start, b: jnp.where(start > 0, x, 0)), "sees its refs only"),
+        ("a sum keeps its dimension", summed(lambda x, r, i, m, b: jnp.where(i * b + r < m, x, 0).sum(axis=0)),
+         "print(value.shape)"),
         ("make the array fit first", padded_outside, "all the operands"),
     ],
 }

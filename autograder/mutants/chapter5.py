@@ -152,7 +152,7 @@ def centrer(part=None, rows=lambda m: pl.cdiv(m, 32), height=32, both=False):
 
         def kernel(x_ref, gain_ref, o_ref):
             x = p.load(x_ref, (slice(None), slice(None))) if part == "load" else x_ref[...]
-            o_ref[...] = (x - x.mean(axis=1, keepdims=True)) * gain_ref[...]
+            o_ref[...] = (x - x.mean(axis=1, keepdims=part != "no keepdims")) * gain_ref[...]
 
         high = height or m
         band = p.BlockSpec(*((high, n), lambda i: (i, 0))[::-1 if part == "order" else 1])
@@ -247,7 +247,7 @@ WRONG = {
         ("the blocks of a transpose lie where they lay", doubler(of_t=lambda i, j: (i, j)), "look at the kernel"),
         ("a transposed array has the same blocks", doubler(t_block=lambda bm, bn: (bm, bn)), "out of range"),
         ("an output that nobody writes is zero", doubler(kernel_that_forgets_the_second), "nan"),
-        ("refs are known by their names", doubler(kernel_in_another_order), "hape"),
+        ("refs are known by their names", doubler(kernel_in_another_order), "print(value.shape)"),
         ("the first result is enough", lambda x, bm, bn: doubler()(x, bm, bn)[0], "two arrays"),
         ("the order of the results is free", lambda x, bm, bn: doubler()(x, bm, bn)[::-1],
          "should return two arrays, 2 * x and x.T"),
@@ -265,6 +265,7 @@ WRONG = {
         ("any block of that size will do", (24, 1024), "waste little"),
         ("a fraction of a row", (FIT + 0.5, b.width), "rounds down"),
         ("one number", FIT, "two numbers"),
+        ("the budget is in bytes", (FIT // 1024, b.width), f"The budget of {b.budget_kib} KiB is"),
     ],
     "5.7": [
         ("the old way to read still works", centrer("load"), "Index the ref"),
@@ -275,6 +276,8 @@ WRONG = {
         ("blocks divide the array", centrer(rows=lambda m: max(m // 32, 1)), "No step writes"),
         ("one band is enough", centrer(height=None, rows=lambda m: 1), "only one step"),
         ("pallas_lite is real enough", centrer(both=True), "still calls pallas_lite"),
+        ("the real one is as good", lambda x, gain, real=False: centrer()(x, gain, True), "lite_pl, unless real=True"),
+        ("a mean keeps its dimension", centrer("no keepdims"), "print(value.shape)"),
         ("without a kernel", lambda x, gain, real=False: (x - x.mean(1, keepdims=True)) * gain, "no pallas_call"),
     ],
 }

@@ -197,6 +197,8 @@ def indexed(index_map):
     (lambda: adds(lambda: ARRAY)(X8), r"kernel uses an array from outside \(float32\[4\]\).*Pass the array as an in"),
     (lambda: pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] + ARRAY), shape(4))(ARRAY),
      r"uses an array from outside \(ARRAY\)"),
+    (lambda: adds(lambda: jnp.array([ARRAY.shape[0], 2, 3, 4.0]))(X8),  # of the array outside, it asks the shape only
+     r"an array from outside \(float32\[4\]\) or made of given numbers, as jnp.array\(\[1, 2\]\) is"),
     (lambda: adds(lambda: jnp.float32(3) * 1)(X8), None),
     (lambda: adds(lambda: np.float32(3))(X8), None),
     (lambda: indexed(lambda i: (TABLE[i],))(X8), "Pallas traces its index_map.*or a prefetched scalar"),
@@ -215,6 +217,8 @@ def indexed(index_map):
     (lambda: pl.pallas_call(copy, shape(8), scratch_shapes=pltpu.VMEM((4,), jnp.float32))(X8), "give a list or a dict"),
     (lambda: pl.pallas_call(lambda xs, o_ref: copy(xs["a"], o_ref), shape(8), in_specs=[BLOCK, BLOCK], grid=(2,),
                             out_specs=BLOCK)({"a": X8, "b": X8}), "in_specs nest as .* Nest them alike"),
+    (lambda: pl.pallas_call(copy, shape(8), grid=(2,), in_specs=[BLOCK, BLOCK], out_specs=BLOCK)((X8, X8)),
+     r"in_specs nest as \(\*, \*\), but the operands as \(\(\*, \*\),\). Call it on the operands one by one"),
 ])
 def test_what_pallas_refuses_is_refused_with_a_mend(call, text):
     if text is None:

@@ -6,6 +6,7 @@ Kinds: "ok", "not done", "not plain", "failed". Next: judge/handle.py, which ask
 import contextlib
 import linecache
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -189,14 +190,17 @@ def describe(error: BaseException) -> dict:
     """What a learner needs to know of an exception: its kind, its text, and their own last line that led to it.
 
     Where that line is in a function which they call themselves, as a helper that was given, the call is told too.
+    `in_kernel`: pallas_lite called the function that it is in.
     """
     try:
-        message = str(error)
+        message = _plain(str(error))
     except Exception:
         message = ""
-    line, lineno, before = "", 0, None
+    line, lineno, before, called, in_kernel = "", 0, None, False, False
     for frame in traceback.extract_tb(error.__traceback__, 500):
+        called |= lineno > 0 and f"{os.sep}pallas_lite{os.sep}" in frame.filename
         if _is_own(frame.filename):
+            in_kernel = called
             lineno = frame.lineno or 0
             line = _written(frame)
             if before and before.name != frame.name:
@@ -206,7 +210,13 @@ def describe(error: BaseException) -> dict:
         line, lineno = error.text.strip(), error.lineno
         message = f"{error.msg}, in line {lineno}"  # its text names a file that IPython made up
     kind = "TimeUp" if isinstance(error, TimeUp) else type(error).__name__
-    return {"kind": kind[:100], "message": message[:4000], "line": line[:400], "lineno": lineno}
+    return {"kind": kind[:100], "message": message[:4000], "line": line[:400], "lineno": lineno, "in_kernel": in_kernel}
+
+
+def _plain(message: str) -> str:
+    """Without the colours of a terminal, and without what JAX adds on where its tracers came from."""
+    return re.split(r"\n\s*(?:The error occurred while tracing|This value became a tracer|If using `jit`)",
+                    re.sub(r"\x1b\[[0-9;]*m", "", message), maxsplit=1)[0]
 
 
 def _written(frame: traceback.FrameSummary) -> str:
