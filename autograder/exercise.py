@@ -50,7 +50,7 @@ class NotDone(Exception):
 class AnswerFailed(Exception):
     """The learner's own code raised, ended or overran. `line` is the learner's own source line, if it is known.
 
-    A check that knows on what it stopped, and why, sets `case` and `nudge`. `in_kernel`: pallas_lite had called it.
+    A check that knows on what it stopped, and why, sets `case` and `nudge`. `in_kernel`: in a kernel.
     """
 
     case = nudge = ""

@@ -292,3 +292,30 @@ def test_a_syntax_error_names_its_line_and_no_file_of_ipythons(raised, message, 
         LocalHandle(lambda: raised()).call()
     assert str(failed.value).startswith(f"SyntaxError: {message}") and "ipython-input" not in str(failed.value)
     assert not line or failed.value.line == line
+
+
+def test_what_jax_adds_about_its_tracers_is_left_out():
+    import jax
+    import jax.numpy as jnp
+
+    def sized(n):
+        return jax.jit(lambda n: jnp.zeros(n) if n > -1 else jnp.zeros(n))(n)
+    with pytest.raises(AnswerFailed) as failed:
+        LocalHandle(sized).call(3)
+    assert failed.value.message.startswith("Attempted boolean conversion of traced array")
+    assert not any(word in failed.value.message for word in ("\x1b", "error occurred while tracing", "\n"))
+    with pytest.raises(AnswerFailed, match=r"Shapes must be 1D sequences .*\(JitTracer\S*\)\.$"):
+        LocalHandle(lambda n: jax.jit(jnp.zeros)(n)).call(3)
+
+
+@pytest.mark.parametrize("reads, index_map, inside", [
+    (lambda x_ref: x_ref[...] * x_ref[0:3], lambda i: i, True), (lambda x_ref: x_ref[...], lambda i: (i, i), False)])
+def test_a_fault_of_the_kernel_is_told_from_one_of_its_call(reads, index_map, inside):
+    def called(x):
+        def kernel(x_ref, o_ref):
+            o_ref[...] = reads(x_ref)
+        spec = pl.BlockSpec((4,), index_map)
+        return pl.pallas_call(kernel, x, grid=(2,), in_specs=[spec], out_specs=spec)(x)
+    with pytest.raises(AnswerFailed) as failed:
+        LocalHandle(called).kernel(np.ones(8, np.float32))
+    assert failed.value.in_kernel is inside

@@ -190,17 +190,16 @@ def describe(error: BaseException) -> dict:
     """What a learner needs to know of an exception: its kind, its text, and their own last line that led to it.
 
     Where that line is in a function which they call themselves, as a helper that was given, the call is told too.
-    `in_kernel`: pallas_lite called the function that it is in.
+    `in_kernel`: pallas_lite was running their kernel.
     """
     try:
         message = _plain(str(error))
     except Exception:
         message = ""
-    line, lineno, before, called, in_kernel = "", 0, None, False, False
+    line, lineno, before, in_kernel = "", 0, None, False
     for frame in traceback.extract_tb(error.__traceback__, 500):
-        called |= lineno > 0 and f"{os.sep}pallas_lite{os.sep}" in frame.filename
+        in_kernel |= frame.name == "run_kernel" and f"{os.sep}pallas_lite{os.sep}" in frame.filename
         if _is_own(frame.filename):
-            in_kernel = called
             lineno = frame.lineno or 0
             line = _written(frame)
             if before and before.name != frame.name:
