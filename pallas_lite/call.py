@@ -226,8 +226,8 @@ class Call:
                             "once for each entry).")
         if nest != tree:
             ours, theirs = (str(t).removeprefix("PyTreeDef(")[:-1] for t in (nest, tree))
-            one_by_one = what == "in_specs" and theirs.startswith(("((", "([")) and (
-                len(tree.children()), len(nest.children())) == (1, len(flat))
+            # One tuple or list of all operands, where the specs are a plain row.
+            one_by_one = what == "in_specs" and theirs in (f"({ours},)", f"([{ours[1:-1]}],)")
             mend = "Call it on the operands one by one, not on a tuple or list of them" if one_by_one else \
                 "Nest them alike"
             raise SpecError(f"{self.name}: {what} nest as {ours}, but the {kind} as {theirs}. {mend}.")
