@@ -228,8 +228,7 @@ class Call:
             ours, theirs = (str(t).removeprefix("PyTreeDef(")[:-1] for t in (nest, tree))
             # One tuple or list of all operands, where the specs are a plain row.
             one_by_one = what == "in_specs" and theirs in (f"({ours},)", f"([{ours[1:-1]}],)")
-            mend = "Call it on the operands one by one, not on a tuple or list of them" if one_by_one else \
-                "Nest them alike"
+            mend = "Call it on the operands one by one, not on a tuple or list" if one_by_one else "Nest them alike"
             raise SpecError(f"{self.name}: {what} nest as {ours}, but the {kind} as {theirs}. {mend}.")
         return [s or _specs.BlockSpec() for s in found]
 

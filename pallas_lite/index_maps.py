@@ -70,8 +70,8 @@ def _check_traceable(index_map, where, grid, scalars) -> tuple[bool, bool]:
                         f"jnp.minimum or jnp.maximum, or a prefetched scalar.\n  {str(e).splitlines()[0]}") from None
     except Exception as error:
         order = ". It gets the grid's indices first, then the prefetched scalars." if scalars else ""
-        what = f"{type(error).__name__}: {str(error).rstrip('.')}"
-        raise SpecError(f"{where}: its index_map raises {what}{order}") from error
+        said = str(error).partition("\n")[0].rstrip(".")  # JAX goes on about its tracers
+        raise SpecError(f"{where}: its index_map raises {type(error).__name__}: {said}{order}") from error
     if held := traced.consts:
         raise SpecError(f"{where}: its index_map holds an array ({jax.typeof(held[0])}), which Pallas does not allow. "
                         "Pass it as a prefetched scalar (pltpu.PrefetchScalarGridSpec): the index map gets it as an "
