@@ -79,7 +79,7 @@ class GridExplorer(Explorer):
     @cached_property
     def _sheets(self) -> list[Sheets]:
         """Where the blocks of each operand on show lie in its picture."""
-        return [Sheets(x, self._visits[x.name]) for x in self.schedule.operands[:SHOWN]]
+        return [Sheets(x, self._visits[x.name], self.schedule) for x in self.schedule.operands[:SHOWN]]
 
     @cached_property
     def blocks(self) -> dict[str, list]:

@@ -18,7 +18,7 @@ from ..errors import BlockIndexError, PipelineError, many
 from ..memory import FILLINGS, InterpretParams, filling, garbage
 from ..races import Races
 from ..refs import Ref
-from ..reports import differ, written_input
+from ..reports import differ, where, written_input
 from ..schedule import IN_START, OUT_START, RUN, size_of
 from ..tracer_errors import first_outside
 from ..verify import Hazard, verify
@@ -337,14 +337,16 @@ class Step:
                             f"Call {self.log[number].wait} before the kernel ends.", number)
         for array, buffer in outputs.items():
             self.races.final(buffer.places.places.values())
-            for rectangle in merged(r for r, p in buffer.places.places.items()
-                                     if p.last is None and not p.writes and not p.clash):
-                self.unwritten.append((array, rectangle))
-                if array in self.in_blocks:  # no copy went there: no step visits it, as verify.grid_hazards says
-                    continue
-                number = self._note(READ, (buffer, rectangle))
-                self.report("unwritten", f"output {buffer.show(rectangle)} is never written: whatever memory held "
-                                         "stays there.", "Copy the whole of it out.", number)
+            lost = merged(r for r, p in buffer.places.places.items() if p.last is None and not p.writes and not p.clash)
+            self.unwritten += [(array, rectangle) for rectangle in lost]
+            if lost and array not in self.in_blocks:  # there no step visits it, as verify.grid_hazards says
+                mask = np.zeros(buffer.shape, bool)
+                for rectangle in lost:
+                    mask[part(rectangle)] = True
+                number = self._note(READ, (buffer, lost[0]))
+                extent = buffer.show(lost[0]) if len(lost) == 1 else where(buffer.name, mask)
+                self.report("unwritten", f"output {extent} is never written: whatever memory held stays there.",
+                            "Copy the whole of it out.", number)
                 self.log.pop()
 
 

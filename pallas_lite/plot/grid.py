@@ -62,7 +62,7 @@ def plot_grid(what: "Schedule | Traced", operand: str = "", step: int | None = N
     if step is not None and not 0 <= step < schedule.steps:
         raise SpecError(f"plot_grid: step {step} of {schedule.steps}; the steps are 0 to {schedule.steps - 1}.")
     x, visits = schedule.operand(operand), visits_of(schedule.blocks(operand))
-    sheets = Sheets(x, visits)
+    sheets = Sheets(x, visits, schedule)
     if ax is None:
         ax = Figure(figsize=sheets.size(), layout="constrained").add_subplot()
     lit = next((v for v in visits if step is not None and v.first <= step <= v.last), None)
@@ -86,10 +86,13 @@ def visits_of(blocks) -> list[Visit]:
 class Sheets:
     """Where blocks lie in the picture: in elements, x to the right, y down, one sheet beside the other."""
 
-    def __init__(self, x: OperandInfo, visits: list[Visit]):
+    def __init__(self, x: OperandInfo, visits: list[Visit], schedule: Schedule):
         self.x, self.visited = x, list(dict.fromkeys(v.block for v in visits))
-        ends = [[s + n for s, n in zip(origin(x, b), x.block_shape, strict=True)] for b in self.visited]
-        self.shape = x.array_shape or tuple(map(max, zip(*ends, strict=True)))  # a loop by hand knows blocks only
+        # A loop by hand, and a kernel with copies of its own, know blocks only. One that is copied and that no step
+        # works on, as where a wait is missing, lies in the array too.
+        copied = set() if x.array_shape else {e.block for e in schedule if e.operand == x.name}
+        ends = [[s + n for s, n in zip(origin(x, b), x.block_shape, strict=True)] for b in {*self.visited, *copied}]
+        self.shape = x.array_shape or tuple(map(max, zip(*ends, strict=True)))
         self.counts = [-(-n // b) for n, b in zip(self.shape, x.block_shape, strict=True)]
         self.height, self.width = (1, 1, *self.shape)[-2:]
         reach = [max((e[d] for e in ends), default=0) for d in range(len(self.shape))]  # past the edge, perhaps

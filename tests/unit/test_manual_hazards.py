@@ -384,3 +384,14 @@ def test_a_shared_semaphore_is_the_mend_where_the_wait_is_there():
     assert [(h.kind, h.operand) for h in found] == [("read before wait", "a"), ("overwrite in flight", "a")]
     for hazard in found:  # the second is found when all is over
         assert "two share semaphore sem. Give each copy a semaphore of its own, or wait for all" in hazard.mend
+
+
+def test_all_that_an_output_has_unwritten_is_one_hazard():
+    def kernel(x, o):
+        for i in range(2):
+            pltpu.sync_copy(x.at[pl.ds(4 * i, 4)], o.at[0, pl.ds(4 * i, 4)])
+    f = pl.pallas_call(kernel, shape(3, 8, 8), in_specs=[HBM], out_specs=HBM)
+    (found,) = f.trace(shape(16, 8)).hazards
+    check(found, "o", 0, -1, (
+        "step 0: output o[1:3, 0:8, 0:8] is never written: whatever memory held stays there.\n"
+        "  Copy the whole of it out."))

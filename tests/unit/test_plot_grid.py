@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 import pallas_lite as pl
+from pallas_lite import tpu as pltpu
+from pallas_lite.display import picture
 from pallas_lite.engines.record import record
 from pallas_lite.plot.grid import PAST, visits_of
 from tests.unit import loops
@@ -171,6 +173,23 @@ def test_the_numbers_along_the_edges_do_not_run_into_each_other(rows, columns, p
     for axis in ax.xaxis, ax.yaxis:
         boxes = [label.get_window_extent() for label in axis.get_ticklabels() if label.get_text()]
         assert boxes and not any(a.overlaps(b) for a, b in itertools.pairwise(boxes))
+
+
+@pytest.mark.parametrize("scoped", [False, True], ids=["scratch", "run_scoped"])
+def test_a_copy_that_nobody_waits_for_is_a_block_that_no_step_visits(scoped):
+    def kernel(x_ref, o_ref, *scratch):
+        def body(buf, sem):
+            pltpu.make_async_copy(x_ref.at[pl.ds(8 * pl.program_id(0), 8)], buf, sem).start()
+            o_ref[...] = buf[...]
+        pl.run_scoped(body, *kinds) if scoped else body(*scratch)
+    kinds = [pltpu.VMEM((8, 128), jnp.float32), pltpu.SemaphoreType.DMA]
+    out = jax.ShapeDtypeStruct((16, 128), jnp.float32)
+    traced = pl.pallas_call(kernel, out, grid=2, in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+                            out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)), scratch_shapes=[] if scoped else kinds,
+                            ).trace(jnp.ones((16, 128)))
+    assert "never waited" in [h.kind for h in traced.hazards]
+    assert legend(pl.plot_grid(traced, traced.schedule.operands[0].name)) == ["not visited"]
+    assert len(picture(traced).axes) == len(traced.schedule.operands)
 
 
 def test_very_many_blocks_are_an_image_in_the_same_colours_and_no_polygons():
