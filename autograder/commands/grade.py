@@ -17,10 +17,11 @@ from ..grading.grade import Report, clean
 from ..grading.machine import most_jobs
 from ..grading.report import LEGEND, slim, table, twice, write, writing
 from ..grading.store import Store
-from ..grading.submissions import find, pack
+from ..grading.submissions import Submission, find, pack, some
 from ..sandbox.inside.personal import normalise
 from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, many, refuse_missing
 
+DOCUMENT = re.compile(r"\.(docx?|odt|pdf|html?|zip|7z|rar|tar|t?gz)$", re.IGNORECASE)
 RESUMED = ("timeout", "release", "checks")  # options that --resume takes from the last run, beside its paths
 
 
@@ -86,7 +87,8 @@ def _grade(options, store: Store, console, errors) -> int:
     submissions = [s for s in find(options.paths, course) if out not in map(Path.resolve, map(Path, s.paths))]
     earlier, submissions = look(store.folder, options.paths, submissions, course)
     names = [s.student for s in submissions]
-    for line in (*downloads([s.student for s in submissions if not s.whole]), *inbound(names)):
+    loose = [s.student for s in submissions if not s.whole]
+    for line in (*passed_over(options.paths, submissions), *downloads(loose), *inbound(names)):
         errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     keys = {s: pack(s).key(order.settings) for s in submissions}
     todo = [s for s in submissions if options.fresh or not store.has(keys[s])]
@@ -151,6 +153,21 @@ def downloads(students: list[str]) -> list[str]:
     return [f"{clean(s)}.ipynb{more} named as Canvas names downloads, and {'each ' * (len(found) > 1)}counts as a "
             "student of its own. To put each student's into a folder, see \"What is handed in\" in docs/grading.md"
             for s in found[:1]]
+
+
+def passed_over(paths: list[str], submissions: list[Submission]) -> list[str]:
+    """Documents and archives that lie among students' notebooks or folders, where each may be a student's, in words."""
+    found = []
+    for folder in (p for p in map(Path, paths) if p.is_dir()):
+        here = folder.resolve()
+        if any(s.whole and (s.student == here.name or here in [Path(p).parent for p in s.paths]) for s in submissions):
+            continue  # one student's own
+        files: list[str] = []
+        with contextlib.suppress(OSError):  # a folder that cannot be read has a row that says so
+            files = sorted(p.name for p in folder.iterdir() if DOCUMENT.search(p.name) and p.is_file())
+        found += [f"{some(files)} in {clean(str(folder))}: no notebook, so nobody has a mark for that. If it is a "
+                  "student's work, ask for the notebook"] * bool(files)
+    return found
 
 
 def inbound(students: list[str]) -> list[str]:

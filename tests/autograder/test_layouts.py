@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from autograder.__main__ import main
-from autograder.commands.grade import downloads, inbound
+from autograder.commands.grade import downloads, inbound, passed_over
 from autograder.grading import submissions
 from autograder.grading.child import grade_parcel
 from autograder.grading.grade import Grader, Report
@@ -166,6 +166,19 @@ def test_the_docs_lines_put_a_download_from_canvas_into_folders(lay, tmp_path, c
         "of its own. To put each student's into a folder, see \"What is handed in\" in docs/grading.md"]
     subprocess.run(["bash", "-euc", lines_of_the_docs("for file in")], check=True, cwd=tmp_path / "class")
     assert lay() == {"lovelaceada_14": 1, "wangfang_12": 2, "wangfang_13": 1}
+
+
+def test_documents_among_students_are_named_and_not_those_of_one_student(lay, tmp_path, course):
+    lay(f"ann/{RIGHT}", "bob.ipynb")
+    home = tmp_path / "class"
+    for name in ("carl.docx", "dan.ipynb.zip", "README.md", "ann/essay.pdf", f"ann/{little.UNIT}/essay.pdf"):
+        (home / name).write_bytes(b"PK")
+
+    def named(path):
+        return passed_over([str(path)], find([str(path)], course))
+    assert named(home) == [f"carl.docx, dan.ipynb.zip in {home}: no notebook, so nobody has a mark for that. If it is "
+                           "a student's work, ask for the notebook"]
+    assert named(home / "ann") == named(home / "ann" / little.UNIT) == named(home / "bob.ipynb") == []
 
 
 def test_folders_of_nbgraders_exchange_are_named(lay, tmp_path, course):
