@@ -44,8 +44,11 @@ def look(folder: Path, paths: list[str], submissions: list[Submission],
         return Earlier(asked, remark=remark), submissions
     if all(_inside(path, asked) for path in before):  # a student before, the class now
         return Earlier(asked), submissions
-    data = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    old = [Report.from_plain(r) for r in data["submissions"]]
+    try:
+        data = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        old = [Report.from_plain(r) for r in data["submissions"]]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # damaged: there is nothing to keep
+        return Earlier(asked), submissions
     there = all(map(os.path.lexists, before))
     everybody = find(before, course) if there else []
     now = {_key(s) for s in submissions}

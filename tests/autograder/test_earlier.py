@@ -108,6 +108,14 @@ def test_other_paths_take_the_place_and_say_so_until_the_class_is_graded_again(g
     assert students() == CLASS and "! " not in graded(command="export")
 
 
+def test_damaged_results_are_replaced(graded, tmp_path):
+    path = tmp_path / "out" / "results.json"
+    for text in (path.read_text()[:300], "{", "[]\n", '{"paths": [], "remark": 1,\n'):
+        path.write_text(text)
+        graded("class/bob")
+        assert students() == ["bob"]
+
+
 def test_a_wider_path_covers_what_was_there(graded):
     graded("class/ann", out="small")
     assert "! " not in graded("class", out="small") and students("small") == CLASS
