@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ..exercise import Trial, Wrong, exercise
-from ..judge.handle import Handle, kind_of, number
+from ..judge.handle import Handle, kind_of, number, so_many, word
 from ..judge.predict import Asked, predict
 from ..sandbox.inside.recorded import Record, listings
 from .kernels import block_name, how_cut, insist_blocks, insist_values, random_array, run, schedule_of, sizes, the_call
@@ -27,22 +27,22 @@ def semantics(answer: Handle, trial: Trial) -> None:
         raise Wrong('The answer should be a dict, such as {"scale": ("parallel", "arbitrary"), …}.', got=kind_of(given))
     for kernel, right in AXES.items():
         marks = given.get(kernel)
-        if isinstance(marks, str):
-            marks = (marks,)
-        if not isinstance(marks, (tuple, list)) or len(marks) != len(right):
+        marks = so_many((marks,) if isinstance(marks, str) else marks, len(right))
+        if marks is None:
             raise Wrong(f"{kernel} has {len(right)} grid ax{'e' if len(right) > 1 else 'i'}s: give one word for each.",
                         case=kernel, got=given.get(kernel))
-        words = [" ".join(mark.lower().split()) if isinstance(mark, str) else mark for mark in marks]
-        for axis, word in enumerate(words):
-            if word not in ("parallel", "arbitrary"):
-                raise Wrong('Each axis is either "parallel" or "arbitrary".', case=f"{kernel}, axis {axis}", got=word)
-            if word == "parallel" and right[axis] == "arbitrary":
+        words = list(map(word, marks))
+        for axis, said in enumerate(words):
+            if said not in ("parallel", "arbitrary"):
+                raise Wrong('Each axis is either "parallel" or "arbitrary".', case=f"{kernel}, axis {axis}",
+                            got=marks[axis])
+            if said == "parallel" and right[axis] == "arbitrary":
                 raise Wrong("On a GPU these steps would run at once, and the result would be wrong.",
-                            case=f"{kernel}, axis {axis}", got=word, nudge=SHARES[kernel])
-        for axis, word in enumerate(words):  # when none is wrong: is any too careful?
-            if word != right[axis]:
+                            case=f"{kernel}, axis {axis}", got=said, nudge=SHARES[kernel])
+        for axis, said in enumerate(words):  # when none is wrong: is any too careful?
+            if said != right[axis]:
                 raise Wrong("Right, but it leaves most of the GPU idle: this axis may be parallel.",
-                            case=f"{kernel}, axis {axis}", got=word,
+                            case=f"{kernel}, axis {axis}", got=said,
                             nudge="Does any step along it need what another one wrote, in o or in scratch? An input "
                                   "that keeps its block is no reason.")
 

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
-from ..judge.handle import Handle, KernelCall, kind_of, number, same_array
+from ..judge.handle import Handle, KernelCall, array, kind_of, number, same_array, so_many
 from ..judge.predict import Asked, predict
 from ..sandbox.inside.personal import personal
 from .attention import KIB, Slips, attend, causal_slips, cost, typical_slips
@@ -34,32 +34,31 @@ def running(answer: Handle, trial: Trial) -> None:
                                 "m[:, None] makes a column of m.", m, total, block), 2, "m and l", case)
             same_array(given[0], new.astype(np.float32), what="m", case=case,
                        nudge="m is the largest score of each row so far: of this block and of all before it.")
-            got, want = np.asarray(given[1], np.float64), np.exp(seen - new[:, None]).sum(axis=1)
+            want = np.exp(seen - new[:, None]).sum(axis=1)
+            got = array(given[1], want.shape, what="l", case=case, nudge="l is one number for each row.")
             with np.errstate(all="ignore"):
                 block64 = block.astype(np.float64)
                 own = np.exp(block64 - new[:, None]).sum(axis=1)
                 old = np.asarray(total, np.float64)
                 stale = np.exp(block64 - block64.max(axis=1, keepdims=True)).sum(axis=1)
                 plain = np.exp(seen).sum(axis=1)
-            nudge = "l is one number for each row."
-            if got.shape == want.shape:
-                known = [(old + own, "The sum so far was taken against the old maximum. By what factor do its terms "
-                                     "change when the maximum is another one?"),
-                         (own, "That is the sum of this block alone. What of the blocks before?"),
-                         (old * np.exp(np.where(np.isinf(m), 0.0, new - m)) + own,
-                          "The factor is exp(m − new), which is at most 1: a larger maximum makes the old terms "
-                          "smaller."),
-                         (np.where(np.isinf(m), 0.0, old * np.exp(np.minimum(m - new, 0))) + stale,
-                          "The block's own terms are taken against the block's maximum. They belong against the new "
-                          "one, which may be an older block's."),
-                         (old + stale, "The sum so far, and this block's own, are taken each against its own maximum. "
-                                       "Both have to be taken against the new one: by what factor do terms change?"),
-                         (plain, "No maximum is taken off: with large scores exp overflows.")]
-                nudge = next((says for slip, says in known if np.allclose(got, slip, 1e-4, 1e-6, equal_nan=True)),
-                             "l has two parts, the old sum and this block's: each is to be taken against the new m.")
-                if np.isnan(got).any():
-                    nudge = ("nan comes from inf − inf, or 0 · inf. Before the first block m is −inf and l is 0: "
-                             "exp(−inf − new) is 0, and that is right.")
+            known = [(old + own, "The sum so far was taken against the old maximum. By what factor do its terms "
+                                 "change when the maximum is another one?"),
+                     (own, "That is the sum of this block alone. What of the blocks before?"),
+                     (old * np.exp(np.where(np.isinf(m), 0.0, new - m)) + own,
+                      "The factor is exp(m − new), which is at most 1: a larger maximum makes the old terms "
+                      "smaller."),
+                     (np.where(np.isinf(m), 0.0, old * np.exp(np.minimum(m - new, 0))) + stale,
+                      "The block's own terms are taken against the block's maximum. They belong against the new "
+                      "one, which may be an older block's."),
+                     (old + stale, "The sum so far, and this block's own, are taken each against its own maximum. "
+                                   "Both have to be taken against the new one: by what factor do terms change?"),
+                     (plain, "No maximum is taken off: with large scores exp overflows.")]
+            nudge = next((says for slip, says in known if np.allclose(got, slip, 1e-4, 1e-6, equal_nan=True)),
+                         "l has two parts, the old sum and this block's: each is to be taken against the new m.")
+            if np.isnan(got).any():
+                nudge = ("nan comes from inf − inf, or 0 · inf. Before the first block m is −inf and l is 0: "
+                         "exp(−inf − new) is 0, and that is right.")
             same_array(given[1], want.astype(np.float32), rtol=1e-4, what="l", case=case, nudge=nudge)
             m, total = (np.asarray(part, np.float32) for part in given)
 
@@ -82,15 +81,15 @@ def update(answer: Handle, trial: Trial) -> None:
                        nudge="m is the largest score of each row so far, of shape [rows, 1] (keepdims=True).")
             same_array(given[1], weights.sum(axis=1, keepdims=True).astype(np.float32), rtol=1e-4, what="l", case=case,
                        nudge="l as in exercise 11.1: the old sum times exp(m − new), and the block's own terms.")
-            want, got = weights @ np.concatenate(values[:i + 1]).astype(np.float64), np.asarray(given[2], np.float64)
+            want = weights @ np.concatenate(values[:i + 1]).astype(np.float64)
+            about_acc = "acc is Σ exp(score − m)·value over the keys so far."
+            got = array(given[2], want.shape, what="acc", case=case, nudge=about_acc)
             own = np.exp(scores[i].astype(np.float64) - new) @ values[i]
             known = [(old[2] + own, "l shrinks when the maximum grows, and acc has to shrink by the same factor."),
                      (own, "That is this block's part alone: what was in acc is lost."),
                      (want / weights.sum(axis=1, keepdims=True),
                       "That is divided by l already. The division waits until all keys have been seen.")]
-            known = [(slip, says) for slip, says in known if got.shape == slip.shape]
-            nudge = next((says for slip, says in known if np.allclose(got, slip, 1e-3, 1e-5)),
-                         "acc is Σ exp(score − m)·value over the keys so far.")
+            nudge = next((says for slip, says in known if np.allclose(got, slip, 1e-3, 1e-5)), about_acc)
             same_array(given[2], want.astype(np.float32), rtol=1e-3, atol=1e-4, what="acc", case=case, nudge=nudge)
             state = [np.asarray(part, np.float32) for part in given]
 
@@ -266,15 +265,17 @@ def blocks(answer: Handle, trial: Trial) -> None:
     p = personal("11.5", trial.student)
     case = f"n = {p.n}, d = {p.d}, {p.sram_kib} KiB, target {p.target_us:g} µs"
     given = answer.value()
-    if isinstance(given, np.ndarray) and given.ndim == 1:
-        given = given.tolist()
-    if not isinstance(given, (tuple, list)) or len(given) != 3:
+    chosen = so_many(given, 3)
+    if chosen is None:
         raise Wrong("`blocks` should hold three numbers: bq, bk and the depth.", case=case, got=kind_of(given))
-    bq, bk, depth = (number(x, what) for x, what in zip(given, ("bq", "bk", "The depth"), strict=True))
+    bq, bk, depth = (number(x, what) for x, what in zip(chosen, ("bq", "bk", "The depth"), strict=True))
     for what, block in (("bq", bq), ("bk", bk)):
-        if block < 8 or block != int(block) or p.n % int(block) or (p.n // bq) * (p.n // bk) > 70_000:
+        if block < 8 or block != int(block) or p.n % int(block):
             raise Wrong(f"{what} should be a whole number that divides n, and not tiny.", case=case, got=f"{block:g}",
                         nudge="Powers of two from 128 on are a good start.")
+    if (p.n // bq) * (p.n // bk) > 70_000:
+        raise Wrong("bq and bk should not both be tiny.", case=case, got=f"{bq:g} and {bk:g}",
+                    nudge="Powers of two from 128 on are a good start.")
     if depth not in range(1, 9):
         raise Wrong("The depth should be a whole number from 1 to 8.", case=case, got=f"{depth:g}")
     kib, micros = cost(p.n, p.d, int(bq), int(bk), int(depth))

@@ -13,7 +13,7 @@ from pallas_lite.hardware import TOY
 from pallas_lite.specs import Operand
 
 from ..exercise import Trial, Wrong, exercise
-from ..judge.handle import Handle, close, kind_of, number
+from ..judge.handle import Handle, close, kind_of, number, so_many
 from ..judge.predict import Asked, predict
 from ..sandbox.inside.personal import personal
 from .naming import insist_names
@@ -43,13 +43,14 @@ def place(answer: Handle, trial: Trial) -> None:
         raise Wrong('The plan should be a dict with three lists: "copy_in", "compute" and "copy_out".', got=got)
     plan = {}
     for engine in ENGINES:
-        when = given[engine].tolist() if isinstance(given[engine], np.ndarray) else given[engine]
-        if not isinstance(when, (list, tuple)) or len(when) != 4:
+        when = so_many(given[engine], 4)
+        if when is None:
+            several = isinstance(given[engine], (list, tuple))
             raise Wrong(f"{engine} should be a list of four time slots, one for each block.",
-                        got=f"{len(when)} of them" if isinstance(when, (list, tuple)) else kind_of(when))
+                        got=f"{len(given[engine])} of them" if several else kind_of(given[engine]))
         plan[engine] = [number(slot, f"A time slot of {engine}") for slot in when]
         if any(slot != int(slot) or not 0 <= slot < 1000 for slot in plan[engine]):
-            raise Wrong("Time slots are counted 0, 1, 2, …", case=engine, got=str(list(when)))
+            raise Wrong("Time slots are counted 0, 1, 2, …", case=engine, got=str(when))
         plan[engine] = list(map(int, plan[engine]))
     judge_plan(plan)
 

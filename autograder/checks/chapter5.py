@@ -12,7 +12,7 @@ import pallas_lite as pl
 from pallas_lite.hardware import TPU_V5E
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
-from ..judge.handle import Handle, kind_of, same_array
+from ..judge.handle import Handle, kind_of, same_array, so_many
 from ..judge.predict import Asked, predict
 from ..sandbox.inside.personal import personal
 from .kernels import (
@@ -195,15 +195,15 @@ def packed_add(p: SimpleNamespace, bm: int, bn: int):
 
 
 def _two_sizes(given, case: str, kib: int) -> tuple[int, int]:
-    given = given.tolist() if isinstance(given, np.ndarray) else given
-    if not isinstance(given, (tuple, list)) or len(given) != 2:
+    pair = so_many(given, 2)
+    if pair is None:
         raise Wrong("blocks should be two numbers, bm and bn.", case=case, got=kind_of(given))
-    whole = all(type(n) is int or isinstance(n, float) and n.is_integer() for n in given)
-    if not whole or min(given) < 1:
-        raise Wrong("bm and bn should be whole numbers, 1 or more.", case=case, got=f"{given[0]!r}, {given[1]!r}"[:100],
+    whole = all(type(n) is int or isinstance(n, float) and n.is_integer() for n in pair)
+    if not whole or min(pair) < 1:
+        raise Wrong("bm and bn should be whole numbers, 1 or more.", case=case, got=f"{pair[0]!r}, {pair[1]!r}"[:100],
                     nudge=f"The budget of {kib} KiB is {kib * 1024:,} bytes." if whole else
                     "// divides and rounds down.")
-    return int(given[0]), int(given[1])
+    return int(pair[0]), int(pair[1])
 
 
 OLD_NAMES = {  # what a message of upstream says -> how to mend it

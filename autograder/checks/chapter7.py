@@ -6,13 +6,12 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import pallas_lite as pl
 from pallas_lite.hardware import TOY, TPU_V5E, Machine
 
 from ..exercise import Trial, Wrong, exercise
-from ..judge.handle import Handle, kind_of, number
+from ..judge.handle import Handle, kind_of, number, so_many
 from ..judge.predict import Asked, predict
 from .chapter3 import FAR, contract_time, judge_loop, sizes
 from .tuning import what_helps
@@ -210,13 +209,12 @@ SIDE, TARGET = 2048, 66.0  # the array is f32[SIDE, SIDE]; µs
 @exercise("7.5", "Hit the target", points=3)
 def hit_the_target(answer: Handle, trial: Trial) -> None:
     given = answer.value()
-    if isinstance(given, np.ndarray):
-        given = given.tolist()
-    if not isinstance(given, (tuple, list)) or len(given) != 3:
+    choice = so_many(given, 3)
+    if choice is None:
         raise Wrong("The choice should be three numbers in a row: block height, block width, depth.",
                     got=kind_of(given))
     names = "The height", "The width", "The depth"
-    bm, bn, depth = (_number(x, "", what) for x, what in zip(given, names, strict=True))
+    bm, bn, depth = (_number(x, "", what) for x, what in zip(choice, names, strict=True))
     if any(x != int(x) or x < 1 for x in (bm, bn, depth)):
         raise Wrong("Block sizes and depth are whole numbers, 1 or more.", got=f"{bm:g} × {bn:g}, depth {depth:g}")
     bm, bn, depth = int(bm), int(bn), int(depth)

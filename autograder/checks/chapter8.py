@@ -16,7 +16,7 @@ from pallas_lite.errors import many
 from pallas_lite.hardware import TPU_V5E
 
 from ..exercise import Trial, Wrong, exercise
-from ..judge.handle import Handle, KernelCall, kind_of, number
+from ..judge.handle import Handle, KernelCall, kind_of, number, so_many
 from ..judge.predict import Asked, predict
 from .kernels import how_cut, insist_blocks, insist_values, random_array, run, schedule_of, sizes, the_call
 from .tuning import what_helps
@@ -197,11 +197,10 @@ PRODUCT, TARGET = (2048, 2048, 8192), 363.0  # m, n, k; µs
 @exercise("8.4", "Hit the target", points=3)
 def hit_the_target(answer: Handle, trial: Trial) -> None:
     given = answer.value()
-    if isinstance(given, np.ndarray):
-        given = given.tolist()
-    if not isinstance(given, (tuple, list)) or len(given) != 4:
+    numbers = so_many(given, 4)
+    if numbers is None:
         raise Wrong("The choice should be four numbers in a row: bm, bn, bk, slots.", got=kind_of(given))
-    given = [number(x, name) for x, name in zip(given, ("bm", "bn", "bk", "The number of slots"), strict=True)]
+    given = [number(x, name) for x, name in zip(numbers, ("bm", "bn", "bk", "The number of slots"), strict=True)]
     if any(x != int(x) or x < 1 for x in given):
         raise Wrong("Block sizes and slots are whole numbers, 1 or more.", got=", ".join(f"{x:g}" for x in given))
     bm, bn, bk, depth = map(int, given)

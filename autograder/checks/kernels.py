@@ -208,9 +208,10 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
         else:
             nudge += (f"So there are steps enough, but {out.name}'s index map gives {block_name(out, missing[0])} in "
                       "none of them.")
-            again = next(t for t, b in enumerate(out.blocks) if b in out.blocks[:t])
-            nudge += f" Steps {out.blocks.index(out.blocks[again])} and {again} both write " \
-                     f"{block_name(out, out.blocks[again])}." * (call.steps == math.prod(counts))
+            again = [t for t, b in enumerate(out.blocks) if b in out.blocks[:t]]
+            if again and call.steps == math.prod(counts):
+                twice = out.blocks[again[0]]
+                nudge += f" Steps {out.blocks.index(twice)} and {again[0]} both write {block_name(out, twice)}."
         raise Wrong(f"No step writes block {block_name(out, missing[0])}: it keeps what was in memory.", case=case,
                     got=_at(out, at, result), expected=f"{expected[at]:.6g}", schedule=schedule, nudge=nudge)
     last = {block: (visit, step) for visit, (step, block) in enumerate(found)}

@@ -1,6 +1,8 @@
 """handle: how a check reaches the learner's object. Local in a notebook, remote (grade.py) in grading; asked alike.
 
-Whatever comes back is plain data, and it is checked here: junk is a wrong answer with a message, never a crash.
+Whatever comes back is plain data, and it is checked here: junk is a wrong answer with a message, never a crash. A check
+takes apart what it was given by `so_many`, `word`, `number` and `array` alone. They look at what it is, and how large,
+before they make anything of it: 512 MiB of small numbers are ten times that as a list.
 """
 import contextlib
 import dataclasses
@@ -228,7 +230,7 @@ class KernelCall:
     def from_plain(data: dict) -> "KernelCall":
         grid = _whole(data["grid"])
         sides: dict[bool, list[KernelOperand]] = {False: [], True: []}
-        if math.prod(grid) * len(data["operands"]) > MOST_BLOCKS:
+        if max(1, math.prod(grid)) * len(data["operands"]) > MOST_BLOCKS:
             raise ValueError("more steps than a small case has")
         for x in data["operands"]:
             blocks = tuple(map(_whole, x["blocks"]))
@@ -282,6 +284,24 @@ def kind_of(value: Any) -> str:
     return words.get(type(value), f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}{length}")
 
 
+def so_many(answer: Any, count: int) -> list[Any] | None:
+    """The `count` parts of a tuple, of a list, or of an array of one dimension; None for anything else.
+
+    >>> so_many((1, 2), 2), so_many(np.zeros(2), 2), so_many(np.zeros((2, 9)), 2), so_many("ab", 2)
+    ([1, 2], [0.0, 0.0], None, None)
+    """
+    if isinstance(answer, np.ndarray):
+        return answer.tolist() if answer.shape == (count,) else None
+    return list(answer) if isinstance(answer, (tuple, list)) and len(answer) == count else None
+
+
+def word(answer: Any) -> str:
+    """A text in small letters and with single blanks; "" for anything else.  >>> word(" In  turns")
+    'in turns'
+    """
+    return " ".join(answer.lower().split()) if isinstance(answer, str) else ""
+
+
 def number(answer: Any, what: str = "Your answer") -> float:
     """`answer`, or an array's only entry, as a finite number. Raises Wrong for NaN, True, "3" and all else."""
     if isinstance(answer, np.ndarray) and answer.size == 1:
@@ -322,15 +342,22 @@ def close(answer: Any, expected: float, unit: str = "", tolerance: float = 0.01,
     raise Wrong(f"{what} is {way}.", got=f"{x:.6g} {unit}".strip(), case=case, nudge=nudge)
 
 
+def array(result: Any, shape: tuple[int, ...], *, what: str = "The result", case: str = "", nudge: str = "",
+          **more: Any) -> np.ndarray:
+    """`result` in float64. Raises Wrong unless it is an array of this shape."""
+    if not isinstance(result, np.ndarray) or result.shape != shape:
+        got = f"shape {result.shape}" if isinstance(result, np.ndarray) else kind_of(result)
+        nudge = nudge if result is not None else ""  # then there is something better to say: checking.py
+        raise Wrong(f"{what} should be an array of shape {shape}.", got=got, case=case, nudge=nudge, **more)
+    return result.astype(np.float64)
+
+
 def same_array(result: Any, expected: np.ndarray, *, rtol: float = 1e-5, atol: float = 1e-5, what: str = "The result",
                case: str = "", nudge: str = "", **more: Any) -> None:
     """Raises Wrong unless `result` is an array of the same shape and values. NaN equals nothing."""
     expected = np.asarray(expected)
-    if not isinstance(result, np.ndarray) or result.shape != expected.shape:
-        got = f"shape {result.shape}" if isinstance(result, np.ndarray) else kind_of(result)
-        nudge = nudge if result is not None else ""  # then there is something better to say: checking.py
-        raise Wrong(f"{what} should be an array of shape {expected.shape}.", got=got, case=case, nudge=nudge, **more)
-    a, b = result.astype(np.float64), expected.astype(np.float64)
+    a = array(result, expected.shape, what=what, case=case, nudge=nudge, **more)
+    b = expected.astype(np.float64)
     bad = np.argwhere(~(np.abs(a - b) <= atol + rtol * np.abs(b)))
     if len(bad):
         first = tuple(map(int, bad[0]))

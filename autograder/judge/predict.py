@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from ..exercise import Trial, Wrong, exercise
 from ..sandbox.inside.personal import personal
-from .handle import Handle, close, kind_of
+from .handle import Handle, close, kind_of, so_many, word
 
 Ask = Callable[[SimpleNamespace], "list[Asked]"]
 PREDICTIONS: dict[str, Ask] = {}
@@ -58,14 +56,14 @@ def predict(number: str, title: str, *, points: float,
 
 def judge(given: Any, asked: list[Asked], case: str) -> None:
     """Raises Wrong for the first part of a prediction that is not right."""
-    if isinstance(given, np.ndarray) and given.ndim == 1:
-        given = given.tolist()
-    parts = [given] if len(asked) == 1 and not isinstance(given, (tuple, list)) else given
-    if not isinstance(parts, (tuple, list)) or len(parts) != len(asked):
+    parts = so_many(given, len(asked))
+    if parts is None and len(asked) == 1 and not isinstance(given, (tuple, list)):
+        parts = [given]
+    if parts is None:
         units = [f" ({a.unit})" if a.unit and a.unit not in a.what else "" for a in asked]
         wanted = ", then ".join(a.what[0].lower() + a.what[1:] + unit for a, unit in zip(asked, units, strict=True))
         how_many = f"{len(asked)} answers in a row" if len(asked) > 1 else "one answer"
-        raise Wrong(f"The prediction should hold {how_many}: {wanted}.", case=case, got=kind_of(parts))
+        raise Wrong(f"The prediction should hold {how_many}: {wanted}.", case=case, got=kind_of(given))
     for part, a in zip(parts, asked, strict=True):
         if isinstance(a.value, str):
             _word(part, a, case)
@@ -77,9 +75,8 @@ def judge(given: Any, asked: list[Asked], case: str) -> None:
 def _word(given: Any, a: Asked, case: str) -> None:
     if not isinstance(given, str):
         raise Wrong(f"{a.what} should be a word in quotes; it is {kind_of(given)}.", case=case)
-    word = " ".join(given.lower().split())
-    if word != a.value:
-        nudge = next((says for _, value, says in a.slips if value == word), a.nudge)
+    if word(given) != a.value:
+        nudge = next((says for _, value, says in a.slips if value == word(given)), a.nudge)
         raise Wrong(f"{a.what} is not right.", got=given, case=case, nudge=nudge)
 
 

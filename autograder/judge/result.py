@@ -214,8 +214,12 @@ def _in_terminal() -> bool:
 def show(value: Any) -> str:
     """A value as a short text: what `got` and `expected` show."""
     if value is None or isinstance(value, str):
-        return value or ""
+        return _cut(value or "", 4000)  # some are tables
     import numpy as np
     with np.printoptions(threshold=40, edgeitems=2, linewidth=WIDEST, precision=6):
         shown = repr(value) if not isinstance(value, np.ndarray) else str(value)
-    return shown if len(shown) <= 1000 else shown[:1000] + " …"
+    return _cut(shown, 1000)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + " …"
