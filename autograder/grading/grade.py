@@ -285,7 +285,7 @@ class _Run:
                 student = ""
         student = student if isinstance(student, str) else ""
         if self.grader.hidden and test.student and normalise(student) != normalise(self.report.student):
-            self.ids[clean(student, 100) if normalise(student) else ""] = None  # its numbers count all the same
+            self.ids[student if normalise(student) else ""] = None  # its numbers count all the same
         trial = Trial(test.number, self.grader.hidden, student)
         try:
             # The check itself ends too: what it does with an answer is bounded as the answer is, in each of two trials.
@@ -345,7 +345,9 @@ class _Run:
 
 def _whose(ids: dict[str, list[str]], student: str) -> list[str]:
     """That notebooks have another STUDENT, or none, in words: id -> the notebooks that have it."""
-    found = [ANOTHER.format(other, ", ".join(names), student) if other else BLANK.format(", ".join(names), student)
+    # Blanks around an id are no part of it, however many there are.
+    found = [ANOTHER.format(clean(other.strip(), 100), ", ".join(names), student) if other else
+             BLANK.format(", ".join(names), student)
              for other, names in ids.items()]
     return found + [MEND] * bool(found)
 

@@ -27,6 +27,7 @@ from autograder.grading.report import ResultsError, read, write
 from autograder.grading.store import Store
 from autograder.grading.submissions import Parcel, Submission, pack
 from autograder.sandbox.bubblewrap import Sandbox
+from autograder.sandbox.inside.personal import normalise
 
 from . import little_course as little
 from .test_grading import ROOT, options, run  # noqa: F401  (options is a fixture)
@@ -305,6 +306,14 @@ def test_a_note_on_student_names_the_notebooks_and_says_what_to_do():
         "STUDENT is blank in 3.ipynb, and that came in as 's1': predictions count with the demo's numbers",
         "Where STUDENT is not your course id, put that there, predict again, and hand it in again"]
     assert Report("s1", [], "", warnings=said).drawn_for() == ["bob"] and _whose({}, "s1") == []
+
+
+@pytest.mark.parametrize("given", [" " * 150 + "ada", "\t" * 120 + "ADA\n", "\u3000\xa0" * 100 + "Ada" + " " * 200])
+def test_blanks_around_student_hide_nobody(given):
+    assert normalise(given) == "ada"  # so the numbers are ada's
+    said = _whose({given: ["1.ipynb"]}, "s1")
+    class_ = [Report("ada", [], ""), Report("s1", [], "", warnings=said)]
+    assert len(grading.borrowed(class_)) == 1 and "has the STUDENT of ada" in grading.borrowed(class_)[0]
 
 
 def test_complete_results_and_older_ones_say_nothing(tmp_path):
