@@ -263,8 +263,9 @@ def test_unreadable_and_faults_have_exit_codes_of_their_own(tmp_path, options):
 
 
 @pytest.mark.parametrize("wrong, words", [
-    (["submited"], "there is no such file or folder: submited"), ([".", "--jobs", "0"], "--jobs: at least 1"),
-    ([".", "--jobs", "-2"], "--jobs: at least 1"), ([".", "--release", "relase"], "there is no folder relase"),
+    (["submited"], "there is no such file or folder: submited"), ([".", "--jobs", "0"], "whole number, at least 1"),
+    ([".", "--jobs", "-2"], "whole number, at least 1"),
+    ([".", "--release", "relase"], "there is no folder relase"),
     ([".", "--scheduler", "tcp://127.0.0.1:1"], "scheduler"),
 ])
 def test_what_cannot_begin_leaves_the_last_run_as_it_was(tmp_path, options, monkeypatch, capsys, wrong, words):
