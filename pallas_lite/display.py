@@ -62,7 +62,7 @@ def about_call(call: Call) -> str:
 def picture(what: Schedule | Timeline | View | Traced | Call) -> "Figure | None":
     """The slots of a schedule, a timeline, a view's listing beside its timeline; of a call, its first three arrays.
 
-    The first hazard is marked.
+    The first hazard is marked, but in the blocks of a call's arrays.
     """
     from matplotlib.figure import Figure
 

@@ -36,6 +36,7 @@ def lines_of(timeline: Timeline, hazards: list[Hazard] = (), most: int = 24) -> 
     if len(found) <= most:
         return found
     shown = {*range(most * 3 // 4), *range(len(found) - most // 4, len(found)), *sorted(bad)[:4]}
+    shown |= {n + 1 for n in shown if n + 2 in shown}  # a single line takes the room of the one that would stand for it
     return [found[n] if n in shown else Line(-1, "", "", f"… {min(m for m in shown if m > n) - n} more lines")
             for n in range(len(found)) if n in shown or n - 1 in shown]
 

@@ -60,6 +60,8 @@ def test_the_listing_marks_what_the_verdict_names():
 def test_a_long_listing_leaves_its_middle_out_and_keeps_what_is_marked():
     texts = [text for *_, text in listing(pl.show(loops.rolled, 50))]
     assert len(texts) == 24 + 1 and "… 226 more lines" in texts and "copy_out_wait" in texts[-1]
+    texts = [text for *_, text in listing(pl.show(loops.rolled, 5))]
+    assert len(texts) == 24 + 1 and "more lines" not in "".join(texts)  # one line too many: all are shown
 
     def wrong_once(N, A, X, Y, B):
         for i in range(N):
