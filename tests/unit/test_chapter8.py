@@ -23,9 +23,8 @@ TUNERS = {8: (chapter8, ("bm", "bn", "bk"), lambda choice: product_timeline(*cho
 
 
 @pytest.mark.parametrize("chapter, choice", [
-    *((8, choice) for choice in [(512, 512, 512, 2), (1024, 512, 512, 3), (512, 512, 512, 9), (1024, 1024, 1024, 1),
-                                 (256, 256, 8192, 1), (256, 128, 8192, 2), (2048, 512, 256, 6)]),
-    *((7, choice) for choice in [(512, 512, 2), (512, 512, 3), (128, 128, 2), (512, 512, 1), (128, 256, 1)])])
+    *((8, choice) for choice in [(512, 512, 512, 9), (1024, 512, 512, 3), (256, 256, 8192, 1)]),
+    *((7, choice) for choice in [(512, 512, 2), (128, 256, 1)])])
 def test_whoever_follows_the_nudge_gets_faster_at_each_try_until_the_target_is_met(chapter, choice):
     module, names, seconds = TUNERS[chapter]
     assert module.may_be_chosen(choice) and seconds(choice) > module.TARGET * 1e-6, "nothing to mend"
