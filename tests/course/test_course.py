@@ -109,6 +109,7 @@ def test_run_all_on_an_untouched_notebook_reaches_the_end_and_its_exercises_can_
 
 
 @pytest.mark.classroom
+@pytest.mark.campaign  # in `make test`, test_real_chapters.py grades the same cells
 @every_chapter
 def test_the_solution_runs_from_top_to_bottom_and_its_checks_are_green(source):
     notebook = read_chapter(source, ROOT, registered()).notebook
