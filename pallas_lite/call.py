@@ -16,6 +16,7 @@ import numpy as np
 from . import specs as _specs
 from .body import kernel_name, ref_names
 from .errors import NotSupportedError, SpecError, expect, many, mend_of
+from .index_maps import unjitted
 from .memory import InterpretParams
 from .specs import Grid, GridSpec, ScratchShapes, Shapes, Specs
 from .traced import Traced
@@ -53,9 +54,7 @@ def pallas_call(kernel: Kernel, out_shape: Shapes = None, *, grid_spec: GridSpec
 
     Raises SpecError, BlockIndexError or NotSupportedError, each naming the operand and the mend.
     """
-    # Of jax.jit(kernel) the kernel: it is compiled with the whole.
-    kernel = inspect.unwrap(kernel, stop=lambda f: not isinstance(f, jax.stages.Wrapped))
-    prefetched = 0
+    kernel, prefetched = unjitted(kernel), 0  # it is compiled with the whole
     if grid_spec is not None:
         if grid or in_specs is not None or out_specs is not None or scratch_shapes:
             raise SpecError("give grid, in_specs, out_specs and scratch_shapes either in grid_spec or beside it, not "

@@ -39,7 +39,7 @@ def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars
     """
     if index_map is None:
         return [(0,) * rank] * math.prod(grid)
-    index_map = inspect.unwrap(index_map, stop=lambda f: not isinstance(f, jax.stages.Wrapped))  # JAX jits no refs
+    index_map = unjitted(index_map)  # JAX jits no refs
     _check_arity(index_map, where, grid, scalars)
     reads, branches = (False, False) if in_kernel else _check_traceable(index_map, where, grid, scalars)
     unknown = any(isinstance(s, jax.core.Tracer) for s in scalars)
@@ -54,6 +54,11 @@ def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars
     columns, outside = _columns(index_map, grid, scalars, branches)
     lost = reduce(operator.or_, outside, False)
     return jax.numpy.stack([jax.numpy.where(lost, -1, c) for c in columns], axis=1)
+
+
+def unjitted(f):
+    """What jax.jit was given, of a function under it; its other decorators stay."""
+    return inspect.unwrap(f, stop=lambda f: not isinstance(f, jax.stages.Wrapped))
 
 
 def _check_traceable(index_map, where, grid, scalars) -> tuple[bool, bool]:

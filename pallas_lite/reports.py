@@ -197,7 +197,7 @@ def of_order(traced, found, plain, how: str) -> list[Hazard]:
 
 def _shared(x, traced) -> np.ndarray:
     """The part of an output in blocks that steps of a parallel axis share: verify.grid_hazards reports those."""
-    shared, ids = np.zeros(x.shape, bool), np.array(traced.indices).reshape(traced.steps, -1)[:, traced.parallel]
+    shared, ids = np.zeros(x.shape, bool), _places(traced)
     of = dict[tuple, set]()
     for block, place in zip(x.blocks, map(tuple, ids.tolist()), strict=False):
         of.setdefault(block, set()).add(place)
@@ -206,9 +206,14 @@ def _shared(x, traced) -> np.ndarray:
     return shared
 
 
+def _places(traced) -> np.ndarray:
+    """Where each step stands along the parallel axes: steps × axes."""
+    return np.array(traced.indices).reshape(traced.steps, -1)[:, traced.parallel]
+
+
 def _of_order(traced) -> str:
     """The mend of a result that depends on the order of parallel steps."""
-    ids = np.array(traced.indices).reshape(traced.steps, -1)[:, traced.parallel]
+    ids = _places(traced)
     moves = np.concatenate([[True], (ids[1:] != ids[:-1]).any(1)])
     step = "each step" if moves.all() else f"the first step of each row{_when(traced, moves)}"
     scratch = any(kind.memory_space in (VMEM, SMEM) for kind in traced.extras[len(traced.scalars):])

@@ -312,14 +312,13 @@ class Traced:
     @cached_property
     def _did(self) -> Schedule:
         """What a kernel with copies of its own did, and the hazards seen on the way."""
-        tries = [self.given] if self.given is not None else [self._stand_ins(0), self._stand_ins(1)]
-        for values in tries:
+        for whole in (0, 1):
             try:
-                outcome = self.stepped(values)
+                outcome = self.stepped(self._stand_ins(whole) if self.given is None else self.given)
                 break
             except PallasLiteError as error:
                 # An index is outside whatever the values are, or only on these: a table may count from 1.
-                if values is tries[-1] or not isinstance(error, BlockIndexError):
+                if self.given is not None or whole or not isinstance(error, BlockIndexError):
                     raise type(error)(f"{error}{STAND_INS * self._on_stand_ins}") from error
         return schedule_of(outcome.log, self.call.name, outcome.hazards)
 

@@ -97,5 +97,5 @@ def test_the_picture_of_the_readme_says_what_its_alternative_text_says():
 
 def test_the_picture_of_the_readme_is_drawn_anew_as_it_is(tmp_path):
     figures.main(tmp_path / "now.svg")
-    now, kept = ((path).read_text(encoding="utf-8") for path in (tmp_path / "now.svg", ROOT / "docs" / "pipeline.svg"))
+    now, kept = (path.read_text(encoding="utf-8") for path in (tmp_path / "now.svg", ROOT / "docs" / "pipeline.svg"))
     assert now.count("<path") == kept.count("<path"), "draw it again, and look at it: .venv/bin/python tools/figures.py"

@@ -204,7 +204,7 @@ def hit_the_target(answer: Handle, trial: Trial) -> None:
     if any(x != int(x) or x < 1 for x in given):
         raise Wrong("Block sizes and slots are whole numbers, 1 or more.", got=", ".join(f"{x:g}" for x in given))
     bm, bn, bk, depth = map(int, given)
-    choice = f"{bm} × {bn} × {bk}, {depth} slot{'s' * (depth > 1)}"
+    choice = f"{bm} × {bn} × {bk}, {many(depth, 'slot')}"
     for name, size, block in zip(("m", "n", "k"), PRODUCT, (bm, bn, bk), strict=True):
         if block % 128 or size % block:
             raise Wrong(f"b{name} = {block} will not do.", got=choice,

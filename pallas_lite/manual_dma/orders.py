@@ -40,9 +40,9 @@ def both(traced, found, others, outcome=None) -> list[Hazard]:
     if not traced.parallel or any(h.kind in RACES for h in found):
         return found
     after = {}
-    for how, run in others.items():
+    for how, again in others.items():
         try:
-            other = run()
+            other = again()
             wrong = [(h.message, h.step) for h in other.hazards if h.kind in RACES]
         except PallasLiteError as error:
             wrong = [(str(error.__cause__ or error), 0)]  # the cause is without traced.STAND_INS

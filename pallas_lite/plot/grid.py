@@ -90,7 +90,9 @@ class Sheets:
         self.x, self.visited = x, list(dict.fromkeys(v.block for v in visits))
         # A loop by hand, and a kernel with copies of its own, know blocks only. One that is copied and that no step
         # works on, as where a wait is missing, lies in the array too.
-        copied = set() if x.array_shape else {e.block for e in schedule if e.operand == x.name}
+        c = schedule.columns
+        numbers = () if x.array_shape else np.unique(c.block[c.operand == schedule.operands.index(x)]).tolist()
+        copied = {c.blocks[number] for number in numbers if number >= 0}
         ends = [[s + n for s, n in zip(origin(x, b), x.block_shape, strict=True)] for b in {*self.visited, *copied}]
         self.shape = x.array_shape or tuple(map(max, zip(*ends, strict=True)))
         self.counts = [-(-n // b) for n, b in zip(self.shape, x.block_shape, strict=True)]
