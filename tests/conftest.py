@@ -1,4 +1,5 @@
-"""Shared fixtures: `chromium` for browser tests, `golden` and `golden_image` for what is kept in tests/golden/."""
+"""Shared fixtures: `chromium` for browser tests, `sandbox` for those that grade, `golden` and `golden_image`
+for what is kept in tests/golden/."""
 
 import difflib
 import os
@@ -9,6 +10,8 @@ from pathlib import Path
 import hypothesis
 import numpy as np
 import pytest
+
+from autograder.sandbox.bubblewrap import SandboxError, find_sandbox, make_stage
 
 # With libtpu installed, jax would look for a TPU. Processes that tests start inherit this.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -57,11 +60,24 @@ def open_to_all(folder):
     above.chmod(0o755)
 
 
-def require(found, what):
+def lacking(reason):
     """What the machine lacks is a skip at home and a failure in CI, where a silent skip would hide a broken test."""
-    if not found:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{what} not found on this machine")
-    return found
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+
+
+def require(found, what):
+    return found or lacking(f"{what} not found on this machine")
+
+
+@pytest.fixture(scope="session")
+def sandbox(tmp_path_factory):
+    """For tests that grade: bubblewrap may be missing, and a container or a kernel may forbid it to start."""
+    folder = tmp_path_factory.mktemp("sandbox")
+    open_to_all(folder)
+    try:
+        return find_sandbox(make_stage(folder / "stage"))
+    except SandboxError as error:
+        lacking(str(error).splitlines()[0])
 
 
 @pytest.fixture(scope="session")

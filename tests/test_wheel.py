@@ -8,8 +8,6 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from .conftest import require
-
 pytestmark = pytest.mark.classroom
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = ROOT / "notebooks" / "unit1" / "01_memory_hierarchy.ipynb"
@@ -74,8 +72,8 @@ def test_the_first_chapter_runs_to_its_end_beside_nothing_else(python, tmp_path)
     assert not wrong
 
 
+@pytest.mark.usefixtures("sandbox")
 def test_it_grades_where_one_is(python, tmp_path):
-    require(shutil.which("bwrap"), "bubblewrap")
     (tmp_path / "collected" / "ann").mkdir(parents=True)
     shutil.copy(FIRST, tmp_path / "collected" / "ann")
     done = run(python, tmp_path, "-m", "autograder", "grade", "collected")
@@ -96,8 +94,8 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
+@pytest.mark.usefixtures("sandbox")
 def test_student_code_sees_nothing_of_the_grader_that_lies_among_the_packages(python, tmp_path):
-    require(shutil.which("bwrap"), "bubblewrap")
     done = run(python, tmp_path, "-c", LOOK)
     assert done.stdout == "[] True\n", done.stdout + done.stderr
 

@@ -327,6 +327,7 @@ def test_complete_results_and_older_ones_say_nothing(tmp_path):
 # ---- for real
 
 @pytest.mark.classroom
+@pytest.mark.usefixtures("sandbox")
 def test_a_killed_batch_goes_on_where_it_was(tmp_path, options):  # noqa: F811
     """Four submissions; the batch is killed once, a grading process once. benchmarks/kills.py does it 50 times."""
     answers = [little.RIGHT, {}, little.RIGHT | {"90.2": "time = 5.0"}, little.RIGHT]

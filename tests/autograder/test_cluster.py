@@ -23,6 +23,7 @@ from .test_grading import ROOT, run
 
 pytestmark = [
     pytest.mark.classroom,
+    pytest.mark.usefixtures("sandbox"),
     pytest.mark.skipif(importlib.util.find_spec("distributed") is None and not os.environ.get("CI"),
                        reason="pip install -e '.[cluster]'"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can make hosts out of processes"),

@@ -104,7 +104,7 @@ def options(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def graded(tmp_path_factory, options):
+def graded(tmp_path_factory, options, sandbox):
     folder, out = tmp_path_factory.mktemp("submitted"), tmp_path_factory.mktemp("results")
     for name, (content, _) in submissions().items():
         path = folder / name / little.UNIT / f"{little.NAME}.ipynb"
@@ -158,7 +158,7 @@ def test_an_answer_that_ended_its_process_on_hidden_trials_is_asked_again_in_ano
 
 
 @pytest.fixture
-def run_of(options, tmp_path):
+def run_of(options, tmp_path, sandbox):
     """Answers -> the run of their notebook, with its sandbox."""
     course = Course(str(options[1]), (options[3],))
     stage = make_stage(tmp_path / "stage")
@@ -215,6 +215,7 @@ def test_a_failing_schedule_is_told_with_its_table(graded, tmp_path, options):
         assert words in done.stdout
 
 
+@pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize("answers, code", [(little.RIGHT, 0), ({}, 1)])
 def test_validates_exit_code(tmp_path, options, answers, code):
     nbformat.write(little.notebook(answers), tmp_path / "ann.ipynb")
@@ -224,6 +225,7 @@ def test_validates_exit_code(tmp_path, options, answers, code):
 STOP = "raise SystemExit('a module of the student was imported')"
 
 
+@pytest.mark.usefixtures("sandbox")
 def test_no_module_is_taken_from_the_folder_that_one_grades_in(tmp_path, options):
     nbformat.write(little.notebook(little.RIGHT), tmp_path / "ann.ipynb")
     for name in ("json", "numpy", "rich", "nbformat", "pallas_lite", "sitecustomize", "argparse", "signal"):
@@ -254,6 +256,7 @@ def test_the_command_takes_no_autograder_from_the_folder_that_one_grades_in(tmp_
         teaches(how, str(ROOT))
 
 
+@pytest.mark.usefixtures("sandbox")
 def test_unreadable_and_faults_have_exit_codes_of_their_own(tmp_path, options):
     (tmp_path / "cut.ipynb").write_text('{"cells": [')
     assert run("validate", tmp_path / "cut.ipynb", *options).returncode == 2
@@ -336,6 +339,7 @@ def test_nothing_survives_a_batch(graded):
     assert not survivors()
 
 
+@pytest.mark.usefixtures("sandbox")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has both ways to lock code in")
 def test_both_kinds_of_sandbox_start(tmp_path):
     from autograder.sandbox.bubblewrap import Sandbox, make_stage

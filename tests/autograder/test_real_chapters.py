@@ -21,6 +21,7 @@ def test_the_checks_hold_against_planted_answers():
 SOME = {"03_double_buffer", "05_pallas_call"}
 
 
+@pytest.mark.usefixtures("sandbox")
 def test_solutions_earn_everything_half_of_them_half_the_release_nothing_and_harm_costs_only_itself(tmp_path):
     from autograder.course.build import read_course, registered
     for chapter in read_course(ROOT, registered()):

@@ -213,6 +213,7 @@ def test_notebooks_shown_beside_earlier_marks_stay(release, tmp_path):
 
 
 @pytest.mark.classroom
+@pytest.mark.usefixtures("sandbox")
 def test_earlier_points_stay_and_no_cell_is_zero(release, tmp_path):
     course, out, url = Course(str(release), (CHECKS,)), tmp_path / "out", f"sqlite:///{tmp_path}/gradebook.db"
     folder = put(tmp_path / "submitted" / "ann" / UNIT, **{n: of(90 + i, {"90.2": "time = 2.5"})

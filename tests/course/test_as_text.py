@@ -174,6 +174,7 @@ def test_added_markdown_is_shown_as_it_was_typed(tmp_path):
     assert [re.sub(r"[\x01\x07\x1b]", "", t) for t in shown] == [re.sub(r"[\x01\x07\x1b]", "", p) for p in PAYLOADS]
 
 
+@pytest.mark.usefixtures("sandbox")
 def test_formgrader_serves_none_of_the_students_other_files(tmp_path):
     course = Instructor(tmp_path / "course")
     folder = course.submit("ann", SUBMISSIONS["right"][0]).parent

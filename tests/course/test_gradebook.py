@@ -28,7 +28,7 @@ MARKS = {(student, little.UNIT): dict(zip(TESTS, marks, strict=True)) for studen
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory):
+def graded(tmp_path_factory, sandbox):
     """One `autograder grade` of everything that was collected."""
     course = Instructor(tmp_path_factory.mktemp("instructor") / "course")
     course.submit_all()
@@ -282,6 +282,7 @@ def test_what_cannot_be_graded_is_said_and_the_others_are(autograded):
     assert "deleted: exercise 90.3: its cell is not in the notebook: deleted" in done.stderr
 
 
+@pytest.mark.usefixtures("sandbox")
 def test_nbgraders_autograde_books_no_0_for_what_may_be_in_an_unreadable_file(tmp_path):
     course, second = Instructor(tmp_path / "course"), "91_little"
     checks = ["--checks", "tests.hostile.chapters"]

@@ -63,7 +63,7 @@ def test_formgrader_takes_a_machine_without_an_exchange_for_no_fault(tmp_path, m
 # The real course
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory):
+def real(tmp_path_factory, sandbox):
     """Chapter 3, built and graded in a folder of its own, the repository's gradebook left alone.
 
     Every chapter runs in test_course.py, and is graded in tests/autograder/test_real_chapters.py.

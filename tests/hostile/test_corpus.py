@@ -32,7 +32,7 @@ def left_over() -> list:
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory):
+def graded(tmp_path_factory, sandbox):
     release, folder, out = map(tmp_path_factory.mktemp, ("release", "submitted", "results"))
     chapters.release(release)
     for file, _ in forging.CHAPTERS:

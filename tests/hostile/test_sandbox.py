@@ -14,7 +14,7 @@ from autograder.sandbox.remote import Clock, Worker, WorkerDied, memory_of
 from tests.conftest import open_to_all
 from tests.survivors import has_a_grader, of_a_sandbox, survivors
 
-pytestmark = pytest.mark.classroom
+pytestmark = [pytest.mark.classroom, pytest.mark.usefixtures("sandbox")]
 HOARD = """import os, time
 for _ in range(6):
     if os.fork() == 0:
