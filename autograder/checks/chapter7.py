@@ -14,7 +14,7 @@ from ..exercise import Trial, Wrong, exercise
 from ..judge.handle import Handle, kind_of, number, so_many
 from ..judge.predict import Asked, predict
 from .chapter3 import FAR, contract_time, judge_loop, sizes
-from .tuning import what_helps
+from .tuning import TRIPS, largest_excess, what_helps
 
 US, MIB = 1e-6, 2**20
 
@@ -242,15 +242,14 @@ def may_be_chosen(choice: tuple[int, ...]) -> bool:
 
 def why_slow(t: pl.Timeline) -> str:
     """What the time of a choice is made of, where that is above the target."""
-    least, bubbles = max(t.terms.values()) / US, t.excess["first trip"] + t.excess["last trip"]
-    cause = max((name for name in t.excess if not name.endswith("trip")), key=lambda name: t.excess[name])
+    least, (cause, above) = max(t.terms.values()) / US, largest_excess(t)
     if t.bound == "latency":
         return f"It is latency-bound: {least:.1f} µs."
     said = f"Its bounds would allow {least:.1f} µs."
-    if bubbles > t.excess[cause]:
-        return f"{said} First and last trip, before the first step and after the last, cost {bubbles / US:.1f} µs more."
+    if cause == TRIPS:
+        return f"{said} First and last trip, before the first step and after the last, cost {above / US:.1f} µs more."
     why = ": copies in come too late, behind copies out" * (cause == "port queue")
-    return f"{said} The largest cause above them is {cause}, {t.excess[cause] / US:.1f} µs{why}."
+    return f"{said} The largest cause above them is {cause}, {above / US:.1f} µs{why}."
 
 
 def horner_timeline(bm: int, bn: int, depth: int) -> pl.Timeline:

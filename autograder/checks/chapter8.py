@@ -19,7 +19,7 @@ from ..exercise import Trial, Wrong, exercise
 from ..judge.handle import Handle, KernelCall, kind_of, number, so_many
 from ..judge.predict import Asked, predict
 from .kernels import how_cut, insist_blocks, insist_values, random_array, run, schedule_of, sizes, the_call
-from .tuning import what_helps
+from .tuning import largest_excess, what_helps
 
 US, MIB, BF16 = 1e-6, 2**20, np.dtype(ml_dtypes.bfloat16)
 
@@ -236,18 +236,14 @@ def may_be_chosen(choice: tuple[int, ...]) -> bool:
 def why_slow(t: pl.Timeline, bm: int, bn: int, bk: int) -> str:
     """What the time of a choice is made of, where that is above the target."""
     (m, n, k), compute, least = PRODUCT, t.terms["compute"] / US, max(t.terms.values()) / US
-    trips = "first trip", "last trip"
-    above = {"first and last trip": sum(t.excess[name] for name in trips),
-             **{name: seconds for name, seconds in t.excess.items() if name not in trips}}
-    cause = max(above, key=lambda name: above[name])
-    said = []
+    said, (cause, above) = [], largest_excess(t)
     if t.bound == "latency":
         said.append(f"It is latency-bound: {least:.1f} µs.")
     elif t.bound == "bandwidth":
         said.append(f"It is bandwidth-bound: x is read {many(n // bn, 'time')}, w {many(m // bm, 'time')}.")
     elif compute <= TARGET:
         said.append(f"Its bounds would allow {least:.1f} µs. Most of what comes on top: {cause}, "
-                    f"{above[cause] / US:.1f} µs.")
+                    f"{above / US:.1f} µs.")
     if compute > TARGET:
         said.append(f"The core alone takes {compute:.1f} µs: it adds to each sum {many(k // bk, 'time')}.")
     return " ".join(said)

@@ -1,9 +1,12 @@
 """tuning: what to say of a choice of block sizes and slots that is too slow: the change that the model itself finds.
 
-In: the choice, its names, its modelled seconds and whether it may be chosen, as functions. Out: the change, in words.
+In: the choice, its names, its modelled seconds and whether it may be chosen, as functions; or its timeline. Out: the
+change, in words; or what costs most.
 """
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+
+import pallas_lite as pl
 
 Choice = tuple[int, ...]  # block sizes, then the number of slots
 MOST_SLOTS, FACTORS = 8, (2, 4, 8)
@@ -27,6 +30,17 @@ def what_helps(choice: Choice, names: Sequence[str], seconds: Callable[[Choice],
         return f"Double or halve a size, or take one slot more or fewer: from here, {one} gains most.", to
     two, to = best(_two(choice, names))
     return f"From here no change of one number gains anything, but {two} together do." if two else "", to
+
+
+TRIPS = "first and last trip"
+
+
+def largest_excess(t: pl.Timeline) -> tuple[str, float]:
+    """The cause that costs most above the bounds of a timeline, and its seconds. First and last trip are one, TRIPS."""
+    above = {TRIPS: t.excess["first trip"] + t.excess["last trip"]}
+    above |= {name: seconds for name, seconds in t.excess.items() if not name.endswith("trip")}
+    cause = max(above, key=lambda name: above[name])
+    return cause, above[cause]
 
 
 def _sizes(choice: Choice, names: Sequence[str], factors=(2,)) -> Iterator[tuple[str, Choice]]:

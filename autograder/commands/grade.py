@@ -17,11 +17,11 @@ from ..grading.grade import Report, clean
 from ..grading.machine import most_jobs
 from ..grading.report import LEGEND, slim, table, twice, write, writing
 from ..grading.store import Store
-from ..grading.submissions import Submission, find, pack, some
+from ..grading.submissions import ARCHIVE, Submission, find, pack, some
 from ..sandbox.inside.personal import normalise
 from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, many, refuse_missing
 
-DOCUMENT = re.compile(r"\.(docx?|odt|pdf|html?|zip|7z|rar|tar|t?gz)$", re.IGNORECASE)
+DOCUMENT = re.compile(rf"\.(docx?|odt|pdf|html?)$|{ARCHIVE.pattern}", re.IGNORECASE)
 RESUMED = ("timeout", "release", "checks")  # options that --resume takes from the last run, beside its paths
 
 
