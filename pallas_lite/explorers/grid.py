@@ -17,8 +17,8 @@ from ..timeline import Timeline
 from ..verify import Hazards
 from .base import STRONG, Explorer, button, fresh, happens, laid_over, show_time, touch, touch_steps
 
-SHOWN = 3  # operands side by side
-HIGH = 2.85  # inches, of their picture
+BESIDE, SHOWN = 3, 9  # operands side by side, and in all
+HIGH = 2.85  # inches, of a row of them
 AROUND = 12  # steps of the timeline on show at once
 FINE = 400  # blocks: with more of them, each as a box of its own is too much for a page, and the mouse finds none
 
@@ -64,6 +64,8 @@ class GridExplorer(Explorer):
         t = self.timeline
         lines.append(f"{show_time(t.total)} modelled on {self.machine.name} for all steps, core busy "
                      f"{t.utilisation:.0%}, {t.bound}-bound")
+        if (many := len(self.schedule.operands)) > SHOWN:
+            lines.append(f"drawn: the first {SHOWN} of {many} operands")
         lines += [f"✗ {Hazards(found)}" for found in [self.trace.hazards or self.trace.reported] if found]
         return "\n".join(lines)
 
@@ -97,11 +99,17 @@ class GridExplorer(Explorer):
 
     # -- picture
 
+    @property
+    def _high(self) -> float:
+        return HIGH * -(-len(self._sheets) // BESIDE)
+
     def _arrays(self, figure) -> Figure:
         """All that stays the same from step to step: the arrays and their blocks."""
-        wide, keys = 0.94 / len(self._sheets), {}
+        many, high, keys = len(self._sheets), HIGH / self._high, {}
+        wide = 0.94 / min(many, BESIDE)
         for number, sheets in enumerate(self._sheets):
-            ax = figure.add_axes((0.05 + number * wide, 0.2, wide - 0.05, 0.65))
+            row, column = divmod(number, BESIDE)
+            ax = figure.add_axes((0.05 + column * wide, 1 - (row + 0.8) * high, wide - 0.05, 0.65 * high))
             plot_grid(self.trace, sheets.x.name, None, ax)
             keys |= {key.get_label(): key for key in ax.get_legend().legend_handles}
             for extra in (*ax.texts, *ax.lines, ax.get_legend()):  # too small to read here
@@ -129,13 +137,13 @@ class GridExplorer(Explorer):
 
     def picture(self) -> str:
         # Boxes laid over drawings that stay: a redraw of all takes a hundred times as long.
-        figure, arrays = self.part("Blocks of each operand", 0, (9, HIGH), self._arrays,
+        figure, arrays = self.part("Blocks of each operand", 0, (9, self._high), self._arrays,
                                    lambda ax: self._touch_blocks(ax.figure))
         marks = []
         for ax, sheets in zip(figure.axes, self._sheets, strict=True):
             lit = self._block(sheets.x)
             if lit is not None:
-                left, low = ax.bbox.xmin * 72 / figure.dpi, 72 * HIGH - ax.bbox.ymin * 72 / figure.dpi + 14
+                left, low = ax.bbox.xmin * 72 / figure.dpi, 72 * self._high - ax.bbox.ymin * 72 / figure.dpi + 14
                 marks += [touch(ax, sheets.x.show(lit), [sheets.box(lit)], now=True),
                           f'<text x="{left:.0f}" y="{low:.0f}" style="font: 11px sans-serif; fill: {STRONG}">'
                           f"{html.escape(self._said(sheets.x))}</text>"]
@@ -158,8 +166,8 @@ class GridExplorer(Explorer):
         return found
 
     def figure(self) -> Figure:
-        figure = Figure(figsize=(9, HIGH + 1.85))
-        above, below = figure.subfigures(2, height_ratios=(HIGH, 1.85))
+        figure = Figure(figsize=(9, self._high + 1.85))
+        above, below = figure.subfigures(2, height_ratios=(self._high, 1.85))
         self._lanes(below, int(self.schedule.runs[self.step]))
         for ax, sheets in zip(self._arrays(above).axes, self._sheets, strict=True):
             lit = self._block(sheets.x)

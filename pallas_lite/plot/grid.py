@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KINDS = {"not visited": ("none", "////"), "copied once": (BLUE, ""), "kept for several steps": (AMBER, r"\\"),
          "copied again": (RUST, "..")}
 EDGE = "#444444"  # and hatches
-PAST = "past the edge: not copied"
+PAST = "paler, past the edge: not copied"
 DRAWN = 4096  # blocks, or visits, that are drawn one by one
 NUMBERED = 100  # blocks: with more of them, step numbers would be too small to read
 THINNEST = 0.12  # of the width: an array is drawn as high as that at least
@@ -191,7 +191,7 @@ def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> N
     _frame(ax, sheets)
     keys = [Patch(facecolor=color, hatch=hatch, edgecolor=ink.soft if color == "none" else EDGE, label=kind)
             for kind in present for color, hatch in [KINDS[kind]]]
-    keys += [Patch(facecolor=BLUE, alpha=0.3, label=PAST)] if past else []
+    keys += [Patch(facecolor=ink.soft, alpha=0.3, label=PAST)] if past else []
     ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(0, -0.02), fontsize=9, frameon=False,
               borderaxespad=0.2, ncols=min(4, max(1, int(_inches(ax) / 1.3))))
 

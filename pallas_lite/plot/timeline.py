@@ -23,7 +23,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     bubbles: the core waits for a copy. A tick below that lane is a wait, where it ends. A thin bar below and after a
     copy is its latency α. `hazards` (of `verify`) are marked with a red frame and a word where they happen. `limit`:
     the end of the time axis, in seconds, to draw two timelines to one scale. `selected`: the number of an event to
-    point at. `steps`: only these, the time axis from their first start to their last end. With more than `fold` steps,
+    point at. `steps`: only these, the time axis from their first start to their last end, as its label says. With more than `fold` steps,
     and neither limit nor steps, the middle is left out. Beyond 160 boxes the labels go.
     """
     expect(Timeline, timeline, "plot_timeline takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
@@ -56,7 +56,9 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     bar = " · bar: latency α" * (timeline.machine.alpha > 0)
-    ax.set_xlabel(f"modelled time ({name}) · {KEY}{bar}", fontsize=9)
+    some = steps is not None and len(steps) < schedule.steps
+    part = f"steps {steps[0]} to {steps[-1]} of {schedule.steps} · " if some else ""
+    ax.set_xlabel(f"{part}modelled time ({name}) · {KEY}{bar}", fontsize=9)
     ax.set_title(title if title is not None else
                  f"{schedule.name}: {timeline.total / unit:.4g} {name}, core busy {timeline.utilisation:.0%}, "
                  f"{timeline.bound}-bound", fontsize=10, loc="left")

@@ -285,3 +285,18 @@ def test_a_row_and_a_column_are_drawn_thinner_than_the_array_beside_them(shape, 
     figure.draw_without_rendering()
     x, thin = (ax.get_window_extent() for ax in figure.subfigs[0].axes[:2])
     assert thin.height < x.height / 3 if shape[0] == 1 else thin.width < x.width / 3
+
+
+@pytest.mark.parametrize("inputs, drawn, said", [(2, 3, False), (4, 5, False), (11, 9, True)])
+def test_every_operand_is_drawn_in_rows_of_three_and_the_text_says_if_not(inputs, drawn, said):
+    def add(*refs):
+        refs[-1][...] = sum(ref[...] for ref in refs[:-1])
+    block, x = pl.BlockSpec((8, 128), lambda i: (i, 0)), jax.ShapeDtypeStruct((128, 128), jnp.float32)
+    call = pl.pallas_call(add, x, grid=(16,), in_specs=[block] * inputs, out_specs=block)
+    made = pl.explore(call, *[x] * inputs)
+    above, below = made.figure().subfigs
+    assert len(above.axes) == drawn and ("drawn: the first 9 of 12 operands" in made.details) == said
+    places = [ax.get_window_extent() for ax in above.axes]
+    assert not any(a.overlaps(b) for i, a in enumerate(places) for b in places[:i])
+    assert len({round(p.y1) for p in places}) == -(-drawn // 3)
+    assert below.axes[0].get_xlabel().startswith("steps 0 to 11 of 16 · modelled time")
