@@ -23,8 +23,8 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     bubbles: the core waits for a copy. A tick below that lane is a wait, where it ends. A thin bar below and after a
     copy is its latency α. `hazards` (of `verify`) are marked with a red frame and a word where they happen. `limit`:
     the end of the time axis, in seconds, to draw two timelines to one scale. `selected`: the number of an event to
-    point at. `steps`: only these, the time axis from their first start to their last end, as its label says. With more than `fold` steps,
-    and neither limit nor steps, the middle is left out. Beyond 160 boxes the labels go.
+    point at. `steps`: only these, which the label says, the time axis from their first start to their last end. With
+    more than `fold` steps, and neither limit nor steps, the middle is left out. Beyond 160 boxes the labels go.
     """
     expect(Timeline, timeline, "plot_timeline takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
     if ax is None:
