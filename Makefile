@@ -3,7 +3,8 @@
 #   PYTHON=, VENV=  choose the interpreter and the place of the environment
 export PYTHON VENV
 RUN = @sh tools/bootstrap.sh run
-next = { echo; echo "To go on:  $(1)"; exit 1; }
+# After a program that failed; 75 is a set-up that failed, and has said how to go on.
+next = { [ $$? -ne 75 ] || exit 75; echo; echo "To go on:  $(1)"; exit 1; }
 
 .DEFAULT_GOAL = help
 .PHONY: help lab formgrader test build check fix hooks bench tables lock
@@ -28,8 +29,8 @@ build:  ## build the student notebooks from solutions/
 # The quickest tests that cover the most: all that asks only for a schedule, the face, the rules of the house.
 FAST = tests/test_types.py tests/test_environment.py tests/course/test_coverage.py \
     tests/autograder/test_exercise.py tests/autograder/test_predict.py \
-    $(addprefix tests/unit/test_,$(addsuffix .py,architecture names docstrings schedule pipeline hazards timeline \
-        hardware))
+    $(addprefix tests/unit/test_,$(addsuffix .py,architecture names docstrings schedule pipeline contract hazards \
+        timeline hardware))
 
 check:  ## before each commit, in half a minute: lint, types on the public face, the quickest tests
 	$(RUN) ruff check || $(call next,make fix)
@@ -40,7 +41,8 @@ fix:  ## mend what the linter can mend itself
 	$(RUN) ruff check --fix || $(call next,mend the lines above by hand; then make check)
 
 hooks:  ## run lint, types and `build --check` at each git commit (pre-commit)
-	@test -x .venv-hooks/bin/pre-commit || { $${PYTHON:-python3} -m venv .venv-hooks && .venv-hooks/bin/pip install -q pre-commit; }
+	@test -x .venv-hooks/bin/pre-commit || { $${PYTHON:-python3} -m venv .venv-hooks && .venv-hooks/bin/pip install -q pre-commit; } \
+	    || $(call next,mend what the lines above say and run make hooks again (PYTHON= chooses another Python))
 	@.venv-hooks/bin/pre-commit install
 
 bench:  ## measure the numbers that the README gives

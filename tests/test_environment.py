@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -150,6 +151,8 @@ def bootstrap():
         ("/usr/bin/python3: No module named venv", "sudo apt install"),
         ("WARNING: Retrying (Retry(total=4)) after connection broken by NewConnectionError\n"
          "ERROR: No matching distribution found for alembic==1.20.1", "Check the network"),
+        ("WARNING: pip is configured with locations that require TLS/SSL, however the ssl module in Python is not "
+         "available.\nWARNING: Retrying (Retry(total=4)) after connection broken", "ssl module does not load"),
         ("ERROR: No matching distribution found for jaxlib==0.10.2", "no build for Python"),
         ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]", "index-url, proxy, cert"),
         ("something nobody thought of", "something nobody thought of"),
@@ -244,7 +247,7 @@ def test_a_clone_that_cannot_be_written_to_is_said_before_anything_is_installed(
     monkeypatch.setenv("VENV", "/elsewhere/venv")
     monkeypatch.setattr(bootstrap, "ensure", lambda venv: pytest.fail("began to install"))
     monkeypatch.setattr(bootstrap.os, "access", lambda path, mode: Path(path) != ROOT)
-    assert bootstrap.main(["lab"]) == 1
+    assert bootstrap.main(["lab"]) == bootstrap.FAILED
     assert f"Cannot write in {ROOT}.\nClone the repository into a folder of your own" in capsys.readouterr().err
 
 
@@ -308,7 +311,7 @@ def run_sh(folder, **env):
     return subprocess.run(script, capture_output=True, text=True, env={**env, "HOME": str(folder)})
 
 
-def test_no_python_or_an_old_one_is_a_clear_message(tmp_path):
+def test_no_python_or_an_old_one_is_a_clear_message(bootstrap, tmp_path):
     tools = tmp_path / "bin"
     tools.mkdir()
     for tool in ("dirname", "head", "cat", "sh"):
@@ -316,7 +319,28 @@ def test_no_python_or_an_old_one_is_a_clear_message(tmp_path):
     (tools / "python3").write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.6\nexit 1\n')
     (tools / "python3").chmod(0o755)
     result = run_sh(tmp_path, PATH=str(tools), PYENV_ROOT=str(tmp_path))
-    assert result.returncode == 1
+    assert result.returncode == bootstrap.FAILED
     assert "needs Python 3.11 or newer" in result.stderr and "Python 3.9.6" in result.stderr
     result = run_sh(tmp_path, PATH=str(tools), PYTHON="no-such-python")
-    assert result.returncode == 1 and "PYTHON=no-such-python" in result.stderr
+    assert result.returncode == bootstrap.FAILED and "PYTHON=no-such-python" in result.stderr
+
+
+def test_a_python_that_does_not_start_is_passed_over_and_named(tmp_path):
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "python3").write_text("#!/bin/sh\necho python3: libpython3.12.so.1.0: cannot open >&2\nexit 127\n")
+    (tools / "python3.11").write_text('#!/bin/sh\n[ "$1" = -c ] && exit 0\necho set up by "$@"\n')
+    for each in tools.iterdir():
+        each.chmod(0o755)
+    result = run_sh(tmp_path, PATH=f"{tools}:{os.defpath}", PYENV_ROOT=str(tmp_path))
+    assert "set up by tools/bootstrap.py run x" in result.stdout
+    assert f"{tools}/python3 does not start, so python3.1" in result.stderr and "cannot open" in result.stderr
+
+
+@pytest.mark.parametrize("status, next_one", [(75, False), (1, True)])
+def test_what_comes_next_is_said_of_the_program_and_not_of_its_set_up(tmp_path, status, next_one):
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "tools" / "bootstrap.sh").write_text(f"exit {status}\n")
+    done = subprocess.run(["make", "check"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode and ("To go on:  make fix" in done.stdout) == next_one

@@ -27,6 +27,7 @@ from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED_GB = 1.5  # the environment has about 1 GB, and pip keeps a copy of each download
+FAILED = 75  # the exit status of a set-up that failed: the Makefile tells it from one of the program that it was for
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 # What pip and venv print when they fail, and what to do about it. The first that fits is shown.
@@ -40,6 +41,9 @@ PROBLEMS = [
      "This Python ({python}) comes without the part that makes virtual environments.\n"
      "  Debian or Ubuntu:  sudo apt install python{version}-venv\n"
      "  otherwise:         install a complete Python, or use conda (see README)"),
+    (r"ssl module in Python is not available|No module named '?_?ssl",
+     "This Python ({python}) cannot use encrypted connections: its ssl module does not load.\n"
+     "Take another:  make PYTHON=/path/to/python lab"),
     (r"Retrying \(|Connection ?(Error|refused)|name resolution|ProxyError|SSLError|timed out",
      "The packages could not be downloaded. Check the network, and behind a proxy or with an index of your own, pip's\n"
      "configuration (`pip config list`: index-url, proxy, cert).\n    {cause}"),
@@ -350,7 +354,7 @@ def main(arguments: list[str]) -> int:
         known = error.errno in (errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
         message = explain(str(error), venv) if known else str(error)
     print(f"\n{message}", file=sys.stderr, flush=True)
-    return 1
+    return FAILED
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ fits() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2
 if [ -n "$PYTHON" ]; then
     if ! fits "$PYTHON"; then
         echo "PYTHON=$PYTHON does not run, or is older than Python 3.11. Give another, or leave PYTHON out." >&2
-        exit 1
+        exit 75
     fi
     PYTHON_CHOSEN=1
 else
@@ -26,7 +26,11 @@ This course needs Python 3.11 or newer; none was found (python3 here: $(python3 
   conda:             conda env create -f environment.yml
 If you have one in an unusual place:  make PYTHON=/path/to/python lab
 END
-    exit 1
+    exit 75
+fi
+# Whoever has put one first in PATH expects it to be taken, and one that is old was passed over as it should be.
+if [ -z "$PYTHON_CHOSEN" ] && command -v python3 >/dev/null && ! python3 -c '' 2>/dev/null; then
+    echo "$(command -v python3) does not start, so $PYTHON is taken: $(python3 -c '' 2>&1 | tail -n 1)" >&2
 fi
 export PYTHON_CHOSEN
 exec "$PYTHON" tools/bootstrap.py "$@"

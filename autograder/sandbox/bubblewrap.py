@@ -64,7 +64,9 @@ class Sandbox:
         """All that the worker sees of an environment; its folder lies elsewhere without a sandbox."""
         inside = self.mode != "none"
         home, course = ("/work", "/course") if inside else (tempfile.gettempdir(), self.stage)
-        return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "TMPDIR": "/tmp" if inside else home,
+        # Where `module load` gives a Python, that may be how it finds its own library.
+        loader = {n: os.environ[n] for n in ("LD_LIBRARY_PATH",) if n in os.environ}
+        return {**loader, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "TMPDIR": "/tmp" if inside else home,
                 "USER": "student", "LANG": "C.UTF-8", "PYTHONPATH": os.pathsep.join([course, *_package_folders()]),
                 "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg",
                 "IPYTHONDIR": f"{home}/.ipython", "MPLCONFIGDIR": f"{home}/.matplotlib",

@@ -21,8 +21,7 @@ from ..specs import Operand
 from ..timeline import Timeline, timeline
 from .base import STRONG, Explorer, fresh, laid_over, show_number, show_time, touch_steps
 
-MACHINES = {m.name: m for m in (hardware.TPU_V5E, hardware.TPU_V5P, hardware.TPU_V6E, hardware.A100, hardware.H100,
-                                hardware.H200)}
+MACHINES = {m.name: m for m in vars(hardware).values() if isinstance(m, Machine) and m is not hardware.TOY}
 MOST_SLOTS, DRAWN = 4, 10  # DRAWN: steps of the timeline on show
 PLAYED = 1024  # steps: longer products are played for about so many, and go on at their pace
 KINDS = {"bfloat16": 2, "float32": 4}

@@ -84,6 +84,14 @@ def test_what_the_kernel_refuses(tmp_path, mode, source):
         worker.close()
 
 
+@pytest.mark.parametrize("mode", ["drop", "user", "none"])
+def test_a_python_that_needs_to_be_told_where_its_library_is_gets_it(monkeypatch, mode):
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/python/lib")
+    assert Sandbox("/stage", mode).environment()["LD_LIBRARY_PATH"] == "/opt/python/lib"
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert "LD_LIBRARY_PATH" not in Sandbox("/stage", mode).environment()
+
+
 @MODES
 def test_many_processes_cannot_use_more_memory_than_is_allowed_together(tmp_path, mode):
     worker = make(tmp_path, mode, Limits(total=900 * 2**20))

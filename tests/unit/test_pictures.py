@@ -1,5 +1,7 @@
 """Each kind of picture, of the course's own kernels, beside the picture that somebody has looked at (tests/golden/)."""
+import inspect
 import math
+import re
 
 import jax
 import jax.numpy as jnp
@@ -98,6 +100,11 @@ PICTURES = {
         {"block": 512, "depth": 2, "order": "ij"}, best=add(512, 3).timeline(TPU_V5E).total),
 }
 DARK = ["timeline_read_before_wait", "slots_gather", "grid_gather", "sweep", "choices", "listing"]
+
+
+def test_each_kind_of_picture_is_looked_at():
+    drawn = {name for draw in PICTURES.values() for name in re.findall(r"plot_\w+", inspect.getsource(draw))}
+    assert drawn == {name for name in vars(pl.plot) if name.startswith("plot_")}
 
 
 @pytest.mark.parametrize("name", PICTURES)
