@@ -126,8 +126,8 @@ def _machine(name: str, like: str | None = None) -> Machine:
     for row in rows:
         if len(row) != 4 or row[1].split()[0] not in Machine.__dataclass_fields__ \
                 or row[2].partition(" ")[2] not in _UNITS:
-            raise ValueError(f"{' | '.join(row)!r} is no row of hardware.TABLE: machine | a number of Machine, or vector "
-                             f"or matrix and a dtype | value and unit ({', '.join(_UNITS)}) | source")
+            raise ValueError(f"{' | '.join(row)!r} is no row of hardware.TABLE: machine | a number of Machine, or "
+                             f"vector or matrix and a dtype | value and unit ({', '.join(_UNITS)}) | source")
     rows = [row[1:] for row in rows if row[0] == like] + [row[1:] for row in rows if row[0] == name]
     numbers = {number: float(value.split()[0]) * _UNITS[value.split()[1]] for number, value, _ in rows}
     rates: dict[str, Any] = {unit: {k.split()[1]: f for k, f in numbers.items() if k.startswith(f"{unit} ")}
