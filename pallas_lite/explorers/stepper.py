@@ -338,8 +338,9 @@ class DerivationStepper(Explorer):
 
     def arrange(self, w, rows, buttons, result) -> list:
         *above, line = rows
-        right = w.VBox([buttons, *result], layout={"flex": "1 1 0", "min_width": "20em"})
-        return [*above, w.HBox([line, right])]
+        # Where the window is narrow, the picture goes below the list: beside it, its letters would be too small to read.
+        right = w.VBox([buttons, *result], layout={"flex": "1 1 32em", "min_width": "20em"})
+        return [*above, w.HBox([line, right], layout={"flex_flow": "row wrap"})]
 
     def redraw(self) -> None:
         if self._image is not None:
