@@ -303,10 +303,9 @@ def run_kernel(kernel, unflatten, refs, ids, grid, silent=None):
 
 def check_arity(kernel, args, kwargs):
     if not bound(kernel, args, kwargs):
-        n = len(args) + len(kwargs)
-        raise SpecError(f"{kernel_name(kernel)}{inspect.signature(kernel)} does not fit the call, which gives it "
-                        f"{many(n, 'ref')}: the operands, then the outputs, then the scratch. Give the kernel one "
-                        "parameter for each.")
+        n, takes = len(args) + len(kwargs), inspect.signature(kernel, follow_wrapped=False)
+        raise SpecError(f"{kernel_name(kernel)}{takes} does not fit the call, which gives it {many(n, 'ref')}: the "
+                        "operands, then the outputs, then the scratch. Give the kernel one parameter for each.")
 
 
 def ref_names(f, args, kwargs) -> list[str]:
@@ -317,13 +316,17 @@ def ref_names(f, args, kwargs) -> list[str]:
     >>> ref_names(lambda x_ref, pair, *, n=3: None, [0, {"k": 1, "v": 2}], {})
     ['x', 'pair_k', 'pair_v']
     """
-    call, total = bound(f, args, kwargs), len(jax.tree.leaves((args, kwargs)))
-    if call is None or any(str(call.signature.parameters[name]).startswith("*") for name in call.arguments):
-        return []
-    given = {name.removesuffix("_ref").strip("_"): part for name, part in call.arguments.items()}
-    paths = sorted(jax.tree_util.tree_flatten_with_path(given)[0], key=lambda leaf: leaf[1])
-    names = [jax.tree_util.keystr(path, simple=True, separator="_") for path, _ in paths]
-    return names if len(set(names)) == total and all(map(str.isidentifier, names)) else []
+    total = len(jax.tree.leaves((args, kwargs)))
+    for hidden in (False, True):  # a decorator's (*refs) has no names; the function that it wraps may
+        call = bound(f, args, kwargs, hidden)
+        if call is None or any(str(call.signature.parameters[name]).startswith("*") for name in call.arguments):
+            continue
+        given = {name.removesuffix("_ref").strip("_"): part for name, part in call.arguments.items()}
+        paths = sorted(jax.tree_util.tree_flatten_with_path(given)[0], key=lambda leaf: leaf[1])
+        names = [jax.tree_util.keystr(path, simple=True, separator="_") for path, _ in paths]
+        if len(set(names)) == total and all(map(str.isidentifier, names)):
+            return names
+    return []
 
 
 def kernel_name(kernel: Callable) -> str:

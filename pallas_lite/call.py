@@ -271,13 +271,18 @@ def first_call(f: Callable[..., Any], *operands: Any, **keywords: Any) -> tuple[
     """
     flat, tree = jax.tree.flatten(operands)
     shapes = {n: a for n, a in enumerate(flat) if isinstance(a, jax.ShapeDtypeStruct)}
-    f = inspect.unwrap(f)  # jax.jit would keep what it traced, and never ask again
+    f = unjitted(f)  # jax.jit would keep what it traced, and never ask again
 
-    def run(given: Mapping[int, Any]) -> None:
-        f(*jax.tree.unflatten(tree, [given.get(n, a) for n, a in enumerate(flat)]), **keywords)
+    def look(f: Callable) -> None:
+        def run(given: Mapping[int, Any]) -> None:
+            f(*jax.tree.unflatten(tree, [given.get(n, a) for n, a in enumerate(flat)]), **keywords)
+        jax.eval_shape(run, shapes) if shapes else run({})
     token = _looking.set(True)
     try:
-        jax.eval_shape(run, shapes) if shapes else run({})
+        look(f)
+        if (inner := inspect.unwrap(f)) is not f:
+            with contextlib.suppress(Exception):  # of a jax.jit inside another decorator, if it takes the same
+                look(inner)
     except _Found as found:
         return found.args
     finally:

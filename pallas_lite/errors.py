@@ -62,13 +62,17 @@ def expect(kind: Any, given: object, text: str) -> None:
         raise SpecError(f"{text}. This is of type {type(given).__name__}{mend_of(given, '.')}")
 
 
-def bound(f, args: Iterable, kwargs: Mapping) -> inspect.BoundArguments | None:
-    """What each parameter of a function gets in a call; None where it cannot be called so."""
+def bound(f, args: Iterable, kwargs: Mapping, hidden: bool = False) -> inspect.BoundArguments | None:
+    """What each parameter of a function gets in a call; None where it cannot be called so.
+
+    A decorator's own parameters, for it is called; with `hidden` those of the function that functools.wraps names.
+    """
     try:
-        return inspect.signature(f).bind(*args, **kwargs)
-    except TypeError:
-        return None
-    except ValueError:  # it has no signature: the call itself will tell
+        return inspect.signature(f, follow_wrapped=hidden).bind(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, TypeError) and getattr(f, "__signature__", None) is None:
+            return None
+        # It has no signature, or one that somebody wrote: the call itself will tell.
         return inspect.signature(lambda *args, **kwargs: None).bind(*args, **kwargs)
 
 

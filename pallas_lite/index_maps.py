@@ -3,7 +3,7 @@ import inspect
 import itertools
 import math
 import operator
-from functools import reduce
+from functools import partial, reduce
 
 import jax
 import numpy as np
@@ -57,8 +57,12 @@ def index_table(index_map, where: str, grid: tuple[int, ...], rank: int, scalars
 
 
 def unjitted(f):
-    """What jax.jit was given, of a function under it; its other decorators stay."""
-    return inspect.unwrap(f, stop=lambda f: not isinstance(f, jax.stages.Wrapped))
+    """What jax.jit was given, of a function under it, or in a functools.partial; its other decorators stay."""
+    f = inspect.unwrap(f, stop=lambda f: not isinstance(f, jax.stages.Wrapped))
+    if type(f) is partial:
+        f, given = partial(unjitted(f.func), *f.args, **f.keywords), vars(f)
+        vars(f).update(given)  # a name, perhaps
+    return f
 
 
 def _check_traceable(index_map, where, grid, scalars) -> tuple[bool, bool]:
@@ -124,7 +128,7 @@ def _refuse(index_map, where, grid, scalars, outside):
 
 def _tables(index_map, grid, scalars, stepped) -> list[Scalars]:
     """What an index map gets for its scalars, named as it calls them."""
-    names = list(inspect.signature(index_map).parameters)[len(grid):] if scalars else []
+    names = list(inspect.signature(index_map, follow_wrapped=False).parameters)[len(grid):] if scalars else []
     names = names if len(names) == len(scalars) else [f"scalars{i}" for i in range(len(scalars))]
     return [Scalars(name, s, stepped) for name, s in zip(names, scalars, strict=True)]
 

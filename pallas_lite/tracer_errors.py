@@ -69,10 +69,15 @@ def say_plainly(name: str, kernel, error: Exception) -> None:
     called = [f.filename for f in stack[own[-1] if own else 0:] if f.filename.startswith((_OURS[0], _PALLAS))]
     text = UPSTREAM if called and called[0].startswith(_PALLAS) else ""
     line = stack[own[-1]].line or "" if own else ""
+    frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][own[-1] if own else 0]
+    known = {**frame.f_globals, **frame.f_locals}
+    jitted = [x for x in re.findall(r"(?<![\w.])\w+(?=\()", line) if isinstance(f := known.get(x), jax.stages.Wrapped)
+              and not f.__module__.startswith("jax.")]
+    if jitted and "is a ref, not a value" in str(error):
+        text = (f"{jitted[0]} is under jax.jit, which takes values, and no refs of this package. Read them first, "
+                f"x_ref[...], or call {jitted[0]}.__wrapped__ on the refs: a kernel is compiled as a whole.")
     # Ours speak for themselves; a tracer that was kept is a sign for body.straight.
-    if not isinstance(error, (PallasLiteError, jax.errors.UnexpectedTracerError)):
-        frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][own[-1] if own else 0]
-        known = {**frame.f_globals, **frame.f_locals}
+    elif not isinstance(error, (PallasLiteError, jax.errors.UnexpectedTracerError)):
         indexed = [x for x in dict.fromkeys(re.findall(r"(\w+)\s*(?:\[|\.at\b)", line))
                    if any(known.get(x) is array for array in arrays_around(kernel).values())]
         text = f"{', '.join(indexed)} comes from outside, {REFS_ONLY}" if indexed else next((

@@ -47,7 +47,7 @@ class Play(NamedTuple):
 
 def of_function(f: Callable, operands: tuple, choices: dict, machine: Machine) -> "CallTuner":
     """Of a function that makes a pallas_call: its keywords are the settings. Without choices: around the defaults."""
-    parameters = inspect.signature(inspect.unwrap(f)).parameters
+    parameters = inspect.signature(f).parameters
     places = [name for name, p in parameters.items() if p.kind < p.VAR_POSITIONAL and name not in choices]
     taken = places[:len(operands)]
     own = {name: p.default for name, p in parameters.items() if name not in taken and p.kind not in (

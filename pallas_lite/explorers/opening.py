@@ -1,4 +1,5 @@
 """opening: a call of the learner's own -> an explorer of it. In: a pallas_call and its operands. Out: one of VIEWS."""
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ from ..call import Call, first_call
 from ..display import steps_of
 from ..errors import SpecError, bound, many
 from ..hardware import TPU_V5E, Machine
+from ..index_maps import unjitted
 from ..traced import Traced
 from . import choices, schedule, stepper
 from .base import Explorer
@@ -70,7 +72,7 @@ def caller(f: Callable, operands: tuple, settings: dict) -> Callable:
 
     Parameters that operands would land in are settings if they are named as such, or have a number as their default.
     """
-    f, name, signature = inspect.unwrap(f), kernel_name(f), inspect.signature(inspect.unwrap(f))
+    f, name, signature = unjitted(f), kernel_name(f), signature_of(unjitted(f))
     own = signature.parameters
     places = [p for p in own.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
     makes = operands and all(p.name in settings or type(p.default) in (int, bool) for p in places[:len(operands)])
@@ -93,4 +95,15 @@ def caller(f: Callable, operands: tuple, settings: dict) -> Callable:
     settled = [arrays, *(p.replace(kind=max(p.kind, p.KEYWORD_ONLY)) for p in own.values())]
     made_and_called.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=settled if makes else [*own.values()])
+    if hasattr(f, "__wrapped__"):  # for first_call, which looks inside
+        made_and_called.__wrapped__ = caller(f.__wrapped__, operands, settings)  # type: ignore[attr-defined]
     return made_and_called
+
+
+def signature_of(f: Callable) -> inspect.Signature:
+    """What a function says that it takes: a decorator that takes anything, what the function takes that it wraps."""
+    with contextlib.suppress(ValueError):  # a function of C's says nothing
+        own = inspect.signature(f, follow_wrapped=False)
+        if not any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in own.parameters.values()):
+            return own
+    return inspect.signature(f)
