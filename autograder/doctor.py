@@ -31,7 +31,9 @@ OLDEST, NEWEST = (3, 11), (3, 13)  # Pythons that the tests run on
 CORE = ("jax", "jaxlib", "numpy")  # what can change a number, and so a verdict
 DISK = 2**30  # bytes that should be free
 EXTRAS = {"tpu": ("libtpu", "compiles for TPUs in chapter 9"), "gpu": ("jax_cuda13_plugin", "compiles for GPUs in "
-          "chapter 10"), "cluster": ("distributed", "grades on a Dask cluster")}
+          "chapter 10"), "cluster": ("distributed", "grades on a Dask cluster"),
+          "postgres": ("psycopg", "keeps the gradebook in PostgreSQL")}
+PIP = f"{shlex.quote(sys.executable)} -m pip install"
 
 
 @dataclass(frozen=True)
@@ -75,11 +77,11 @@ def _packages(lock: Path) -> Iterator[Finding]:
     if lock.is_file():
         lines = lock.read_text(encoding="utf-8").splitlines()
         asked = [Requirement(line) for line in lines if line[:1] not in ("", "#")]
-        mend = "pip install -r requirements.lock (make lab does that)"
+        mend = f"{PIP} -r requirements.lock (make lab does that)"
     else:  # installed from a wheel
         asked = [r for r in map(Requirement, importlib.metadata.requires("pallas-lite") or [])
                  if not (r.marker and "extra" in str(r.marker))]
-        mend = "pip install --upgrade WHEEL, with the course's wheel, or pip install -e . in its repository"
+        mend = f"{PIP} --upgrade WHEEL, with the course's wheel, or {PIP} -e . in its repository"
     core, rest, count = [], [], 0
     for r in asked:
         if r.marker and not r.marker.evaluate():
@@ -126,8 +128,8 @@ def grading(course: Course) -> Iterator[Finding]:
 def _install(extra: str) -> str:
     """How the packages of an extra are had, in the repository or from a wheel."""
     if (REPOSITORY / "pyproject.toml").is_file():
-        return f"pip install -e '.[{extra}]'"
-    return f"pip install 'WHEEL[{extra}]', with the course's wheel"
+        return f"{PIP} -e '.[{extra}]'"
+    return f"{PIP} 'WHEEL[{extra}]', with the course's wheel"
 
 
 def _sandbox() -> Iterator[Finding]:
@@ -167,7 +169,7 @@ def _nbgrader() -> Iterator[Finding]:
         yield Finding("Formgrader", GOOD, "its JupyterLab and server extensions are there")
     else:
         yield Finding("Formgrader", BAD, f"no {'server' if not server else 'JupyterLab'} extension of nbgrader here",
-                      "pip install --force-reinstall nbgrader, in the environment that JupyterLab runs in")
+                      f"{PIP} --force-reinstall nbgrader, if JupyterLab runs in this environment")
     yield from _gradebook(where.db_url)
 
 

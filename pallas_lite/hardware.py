@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
+from .errors import SpecError
+
+NUMBERS = "alpha", "beta", "flops", "matmul_flops", "sram_bytes"
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -28,20 +34,31 @@ class Machine:
     matrix: Mapping[str, float] = field(default_factory=dict, hash=False)  # dtype -> F, where bfloat16's does not hold
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)  # of each number, by its name in TABLE
 
+    def __post_init__(self) -> None:
+        numbers = {name: getattr(self, name) for name in NUMBERS}
+        wrong = [f"{n} = {v:g}" for n, v in numbers.items() if not (v > 0 or v == 0 and n == "alpha")]
+        if wrong:
+            raise SpecError(f"no machine has {', '.join(wrong)}: alpha is 0 or more, the other numbers are above 0.")
+
     def with_(self, **changes: Any) -> "Machine":
-        """The same machine with some numbers changed.  >>> TOY.with_(alpha=2e-6).alpha
+        """The same machine with some numbers changed. Raises SpecError for one below 0, or 0 where only α may be.
+
+        >>> TOY.with_(alpha=2e-6).alpha
         2e-06
         """
         return replace(self, **changes)
 
-    def rate(self, unit: str, dtype: str) -> float:
-        """F of a unit ("vector" or "matrix") for a dtype, in operations per second.
+    def rate(self, unit: str, dtype: Any) -> float:
+        """F of a unit ("vector" or "matrix") for a dtype, in operations per second. Raises SpecError for another unit.
 
         >>> H100.rate("matrix", "float8_e4m3fn") / H100.rate("vector", "float32") > 29
         True
         """
-        table, default = (self.matrix, self.matmul_flops) if unit == "matrix" else (self.vector, self.flops)
-        return table.get("float8" if dtype.startswith("float8") else dtype, default)
+        units = {"vector": (self.vector, self.flops), "matrix": (self.matrix, self.matmul_flops)}
+        if unit not in units:
+            raise SpecError(f'rate: a core has the units "vector" and "matrix", and not {unit!r}.')
+        (table, default), name = units[unit], dtype if isinstance(dtype, str) else np.dtype(dtype).name
+        return table.get("float8" if name.startswith("float8") else name, default)
 
 
 # A block of 1000 bytes takes 1 µs to move, 1000 operations take 1 µs: every picture has round numbers.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from .errors import PallasLiteError
+from .errors import PallasLiteError, SpecError
 from .table import aligned, folded
 
 if TYPE_CHECKING:
@@ -183,12 +183,15 @@ class Schedule:
         return np.flatnonzero(self.columns.verb == CODE[RUN])
 
     def operand(self, name: str) -> OperandInfo:
-        """The operand of this name."""
-        return next(x for x in self.operands if x.name == name)
+        """The operand of this name. Raises SpecError if there is none, here and where else an operand is asked for."""
+        for x in self.operands:
+            if x.name == name:
+                return x
+        raise SpecError(f"{self.name} has no operand {name!r}. It has {', '.join(x.name for x in self.operands)}.")
 
     def copies(self, operand: str) -> int:
         """How many copies of an operand are started; of a grid's: 1 + the number of times its block index changes."""
-        c, number = self.columns, [x.name for x in self.operands].index(operand)
+        c, number = self.columns, self.operands.index(self.operand(operand))
         return int((_starts(c) & (c.operand == number)).sum())
 
     def blocks(self, operand: str) -> list[tuple[int, ...] | None]:

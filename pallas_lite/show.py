@@ -2,9 +2,6 @@
 
 Verdict, values and table are text. In a notebook the listing and the timeline follow, side by side: display.py.
 """
-import contextlib
-import signal
-import threading
 import traceback
 import warnings
 from collections.abc import Callable
@@ -13,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from .alarm import time_limit
 from .by_hand import execute, record, unwritten
 from .call import Call
 from .errors import HazardWarning, PallasLiteError, PipelineError, SpecError
@@ -24,6 +22,7 @@ from .traced import Traced
 from .verify import Hazard, Hazards, verify
 
 MOST_VALUES = 8  # of B
+LONGEST = 10  # seconds, of a loop that is recorded
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def show(what: Schedule | Traced | Callable, steps: int = 4, *operands: object, 
             machine = TPU_V5E
         machine, known, what = what.limited(machine or TOY), what.hazards, what.schedule
     try:
-        with _time_limit(10):
+        with time_limit(LONGEST, lambda: TimeoutError(f"it did not end within {LONGEST} s")):
             schedule = what if isinstance(what, Schedule) else record(what, steps, depth=depth)
     except NotImplementedError as hole:
         return NoView(f"… nothing to show: {str(hole) or 'the loop is not written yet'}")
@@ -144,21 +143,3 @@ def row(values: np.ndarray) -> str:
     '11 21'
     """
     return " ".join(f"{v:g}" for v in np.ravel(values))
-
-
-@contextlib.contextmanager
-def _time_limit(seconds: int):
-    """Raises TimeoutError in the main thread of a system that has alarms; elsewhere there is no limit."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
-        yield
-        return
-
-    def late(*_):
-        raise TimeoutError(f"it did not end within {seconds} s")
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)

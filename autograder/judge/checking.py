@@ -5,11 +5,10 @@
 import contextlib
 import importlib
 import io
-import signal
-import threading
-import time
 import warnings
 from typing import Any
+
+from pallas_lite.alarm import time_limit
 
 from ..exercise import EXERCISES, AnswerFailed, Exercise, NotDone, Trial, Wrong
 from ..sandbox.inside.answers import TimeUp, describe
@@ -117,23 +116,6 @@ def _unknown(number: Any, answer: Any) -> str:
         f"Chapter {chapter} has {there}." if there else 'A number is chapter and exercise, such as "3.2".')
 
 
-@contextlib.contextmanager
-def limit(seconds: float):
-    """Raises TimeUp in the block after so many seconds, where the platform can: main thread, and not on Windows."""
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ring(*_):
-        raise TimeUp
-
-    before, started = signal.signal(signal.SIGALRM, ring), time.monotonic()
-    # Again and again: a learner's bare `except:` may swallow the first ring.
-    old, _ = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        if old:  # a timer that was running before goes on with what it has left
-            signal.setitimer(signal.ITIMER_REAL, max(old - (time.monotonic() - started), 0.001))
+def limit(seconds: float) -> contextlib.AbstractContextManager[None]:
+    """Raises TimeUp in the block after so many seconds; again and again: a learner's bare `except:` may swallow it."""
+    return time_limit(seconds, TimeUp, 0.5)

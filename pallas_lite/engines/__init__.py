@@ -1,5 +1,6 @@
-"""engines: what the pipeline's verbs (pipeline.py) become.
+"""engines: what the pipeline becomes.
 
-record writes them down as a Schedule, which simulate plays on values, copy by copy; xla is one compiled loop, for a
-schedule that is free of races. Those that make programs for accelerators are in lowering/.
+record takes its verbs (pipeline.py) and writes them down as a Schedule. That one simulate plays on values, copy by
+copy; xla is one compiled loop, for a schedule that is free of races. Engines that make programs for accelerators of the
+verbs are in lowering/.
 """

@@ -338,7 +338,7 @@ class DerivationStepper(Explorer):
 
     def arrange(self, w, rows, buttons, result) -> list:
         *above, line = rows
-        # Where the window is narrow, the picture goes below the list: beside it, its letters would be too small to read.
+        # In a narrow window the picture goes below the list: beside it, its letters would be too small to read.
         right = w.VBox([buttons, *result], layout={"flex": "1 1 32em", "min_width": "20em"})
         return [*above, w.HBox([line, right], layout={"flex_flow": "row wrap"})]
 

@@ -8,7 +8,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ..errors import SpecError, expect
+from ..errors import expect
 from ..schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Schedule
 from ..timeline import Timeline, unit_of
 from ..verify import Hazard
@@ -46,10 +46,7 @@ def occupancy(what: Schedule | Timeline, operand: str | None = None) -> list[Seg
     schedule = what.schedule if isinstance(what, Timeline) else what
     moments = _seconds(what) if isinstance(what, Timeline) else _steps(schedule)
     end = what.total if isinstance(what, Timeline) else float(schedule.steps)
-    shown = [x for x in schedule.operands if operand in (None, x.name)]
-    if not shown:
-        known = ", ".join(x.name for x in schedule.operands)
-        raise SpecError(f"{schedule.name} has no operand {operand!r}. It has {known}.")
+    shown = schedule.operands if operand is None else [schedule.operand(operand)]
     return [s for x in shown for slot in range(x.depth) for s in _slot(schedule, x, slot, moments, end)]
 
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 # Data flows down: a module may import from its own line and from those above it, and never in a circle.
 PARTS = {
     "pallas_lite": """
-        errors hardware table schedule rolled specs index_maps memory refs tracer_errors jaxprs pipeline
+        alarm errors hardware table schedule rolled specs index_maps memory refs tracer_errors jaxprs pipeline
         engines.record engines.simulate
         body races proof verify reports by_hand
         engines.xla

@@ -1,5 +1,7 @@
 """Hand-written pipelines: recorded, verified, executed and timed like our own."""
 import re
+import signal
+import time
 import warnings
 
 import jax
@@ -7,6 +9,8 @@ import numpy as np
 import pytest
 
 import pallas_lite as pl
+from pallas_lite import record
+from pallas_lite.alarm import time_limit
 from pallas_lite.engines.record import record as record_pipeline
 from tests.unit import loops
 from tests.unit.test_pipeline import operand
@@ -128,8 +132,7 @@ def test_show_ends_a_loop_that_does_not(monkeypatch):
     def forever(N, A, X, Y, B):
         while True:
             pass
-    limit = show.__globals__["_time_limit"]
-    monkeypatch.setitem(show.__globals__, "_time_limit", lambda seconds: limit(1))
+    monkeypatch.setitem(show.__globals__, "LONGEST", 1)
     assert "did not end within 1 s" in str(pl.show(forever))
 
 
@@ -300,3 +303,18 @@ def test_places_of_another_recording():
         pl.record(lambda N, A, X, Y, B: pl.copy_in_start(A[0], kept[0][0]), 4)
     assert str(error.value) == ("copy_in_start(A[0], X[0]): X[0] is left over from another loop. Use the places that "
                                 "this loop is given.")
+
+
+def test_time_limits_nest_and_the_outer_one_goes_on():
+    """`check` puts one around an answer, and pl.show in the answer another."""
+    def spins(N, A, X, Y, B):
+        while True:
+            pass
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match="outer"), time_limit(0.5, lambda: TimeoutError("outer")):
+        with pytest.raises(TimeoutError, match="inner"), time_limit(0.1, lambda: TimeoutError("inner")):
+            record(spins, 2)
+        pl.show(lambda N, A, X, Y, B: None, 2)
+        record(spins, 2)
+    assert time.monotonic() - began < 5
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)

@@ -8,6 +8,7 @@ import pytest
 import pallas_lite as pl
 from pallas_lite import hardware
 from pallas_lite import tpu as pltpu
+from pallas_lite.errors import SpecError
 from pallas_lite.hardware import A100, H100, H200, TOY, TPU_V5E, TPU_V5P, TPU_V6E, Machine
 
 MACHINES = [m for m in vars(hardware).values() if isinstance(m, Machine)]
@@ -153,3 +154,17 @@ def test_compilers_can_be_switched_off_as_in_the_grading_sandbox(platform, monke
     call = pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] + 1), x)
     with pytest.raises(pl.NotSupportedError, match="compiler is switched off here"):
         call.trace(x).lower(platform).compile()
+
+
+@pytest.mark.parametrize("change", [{"alpha": -1.0}, {"beta": 0}, {"flops": -2e9}, {"matmul_flops": float("nan")},
+                                    {"sram_bytes": 0}])
+def test_a_machine_that_cannot_be_is_refused(change):
+    (name, value), = change.items()
+    with pytest.raises(SpecError, match=re.escape(f"no machine has {name} = {value:g}: alpha is 0 or more")):
+        TOY.with_(**change)
+
+
+def test_a_rate_is_of_a_unit_that_there_is_and_of_a_dtype_by_name_or_not():
+    assert H100.rate("matrix", jnp.float8_e4m3fn) == 1979e12 and H100.rate("vector", jnp.dtype("bfloat16")) == 133.8e12
+    with pytest.raises(SpecError, match="'matrx'"):
+        H100.rate("matrx", "bfloat16")

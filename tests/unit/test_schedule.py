@@ -7,8 +7,10 @@ from hypothesis import given
 
 import pallas_lite as pl
 from pallas_lite.engines.record import record
+from pallas_lite.errors import SpecError
 from pallas_lite.specs import Operand
 from pallas_lite.table import aligned
+from tests.unit import loops
 from tests.unit.loops import blocking, rolled
 from tests.unit.test_pictures import gather
 from tests.unit.test_pipeline import pipelines
@@ -107,3 +109,9 @@ def test_one_event_is_the_same_alone_as_among_all(case):
     assert alone == [*events, *events]
     with pytest.raises(IndexError):
         record(*case).events[len(events)]
+
+
+@pytest.mark.parametrize("ask", [pl.Schedule.operand, pl.Schedule.copies, pl.Schedule.blocks, pl.plot_slots])
+def test_an_operand_that_there_is_not_is_told_with_those_there_are(ask):
+    with pytest.raises(SpecError, match=r"has no operand 'z'. It has X, Y\."):
+        ask(pl.record(loops.rolled, 3), "z")
