@@ -97,9 +97,13 @@ def display(what: Schedule | Timeline | View | Traced | Call) -> None:
         return
     from .plot.page import png
     words, figure = what.words if isinstance(what, View) else str(what), picture(what)
+    titles = [ax.get_title("left").replace("\n", " ") for ax in figure.axes] if figure is not None else []
+    said = "; ".join(filter(None, titles))
+    if isinstance(what, View):  # in text too: JupyterLab and nbconvert leave out what stands for a picture
+        words, said = "\n\n".join(filter(None, [words, said])), f"{said}. {what.verdict.partition(chr(10))[0]}"
     display.display({"text/plain": words}, raw=True)
     if figure is not None:
-        label = f"Picture. {words.partition(chr(10))[0]}"
+        label = f"Picture. {said}"
         look = {"width": int(96 * figure.get_figwidth()), "alt": label}
         display.display({"image/png": png(figure), "text/plain": label}, raw=True, metadata={"image/png": look})
 

@@ -100,6 +100,32 @@ class Timeline:
         """Seconds after the last step has run."""
         return self.total - (float(self.runs[-1]) + self.step_seconds if len(self.runs) else 0.0)
 
+    @cached_property
+    def hangs(self) -> str:
+        """Of a program in which a wait has no copy to wait for, and so never ends: when; else "".
+
+        Here such a wait takes no time, and what follows is played as if it had ended.
+        """
+        lost = np.flatnonzero((self.play.copy < 0) & (self.play.verb != CODE[RUN]))
+        unit, name = unit_of(self.total)
+        return f"✗ hangs at {self.times[lost[0]] / unit:.4g} {name} modelled" if len(lost) else ""
+
+    @property
+    def overlaps(self) -> bool:
+        """Is any copy under way while the core computes?"""
+        copies = self.play.copy == np.arange(len(self.play.copy))
+        starts = np.array(self.times)[copies]
+        ends, near = starts + self.play.seconds[copies] + self.machine.alpha, 1e-9 * self.total
+        before = np.searchsorted(self.runs + self.step_seconds, starts + near, "right")  # steps that are over by then
+        return bool((before < np.searchsorted(self.runs, ends - near, "left")).any())
+
+    @property
+    def result(self) -> str:
+        """How long it takes and how busy the core is, or when it hangs, in the words of a picture's title."""
+        unit, name = unit_of(self.total)
+        time = f"{self.total / unit:.4g} {name} modelled, core busy {self.utilisation:.0%}"
+        return f"{self.hangs}; drawn as if it went on" if self.hangs else time
+
     @property
     def hbm_bytes(self) -> dict[str, int]:
         """Bytes that the copies move: in, out and in total."""
@@ -178,8 +204,9 @@ class Timeline:
         terms, excess = (", ".join(f"{k} {v / unit:.4g}" for k, v in times.items() if k in self.terms or v)
                          for times in (self.terms, self.excess))
         refused = "".join(f"\n{h.message}\n  {h.mend}" for h in self.hazards)
-        return (f"{self.schedule.name} on {self.machine.name}: {self.total / unit:.4g} {name} modelled, core busy "
-                f"{self.utilisation:.0%}, {self.bound}-bound (lower bounds: {terms} {name}; above them: "
+        hangs = f"{self.hangs}; if it went on: " if self.hangs else ""
+        return (f"{self.schedule.name} on {self.machine.name}: {hangs}{self.total / unit:.4g} {name} modelled, core "
+                f"busy {self.utilisation:.0%}, {self.bound}-bound (lower bounds: {terms} {name}; above them: "
                 f"{excess or 'nothing'}); fill {self.fill / unit:.4g}, drain {self.drain / unit:.4g} {name}{refused}")
 
 

@@ -26,10 +26,13 @@ from ..timeline import Timeline, unit_of
 NUMBER = re.compile(r"^\d+\. ")  # a list with numbers of its own has no bullets beside them
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
-STRONG = f"var(--pallas-lite-{LIGHT.strong[1:]}, {LIGHT.strong})"  # ink of the page, light or dark
+# Ink and paper of the page, light or dark.
+STRONG, PAPER = (f"var(--pallas-lite-{ink[1:]}, {ink})" for ink in (LIGHT.strong, LIGHT.paper))
 # What a mouse finds in a drawing: boxes that stay unseen until it rests on one, or until they are chosen.
 TOUCH = (f"<style>{DARK_PAGE} .pallas-lite-touch rect {{fill: transparent; stroke-width: 3px}} "
-         f".pallas-lite-touch:hover rect, .pallas-lite-touch.now rect {{stroke: {STRONG}}}</style>")
+         f".pallas-lite-touch:hover rect, .pallas-lite-touch.now rect {{stroke: {STRONG}}}"
+         # Around the chosen one paper, without which its frame is lost among outlines in the same ink.
+         f".pallas-lite-touch.now .under rect {{stroke: {PAPER}; stroke-width: 5px}}</style>")
 
 _cells: dict[str, tuple[str, dict, list]] = {}  # cell -> its last run, settings before that run, explorers made in it
 
@@ -243,8 +246,9 @@ def touch(ax: Axes, words: str, boxes, now: bool = False) -> str:
     corners = ax.transData.transform(np.reshape(boxes, (-1, 2))).reshape(len(boxes), -1, 2) * points
     rects = [f'<rect x="{left:.1f}" y="{top - high:.1f}" width="{right - left:.1f}" height="{high - low:.1f}"/>'
              for (left, low), (right, high) in zip(corners.min(1).tolist(), corners.max(1).tolist(), strict=True)]
+    under = f'<g class="under">{"".join(rects)}</g>' * now
     return (f'<g class="pallas-lite-touch{" now" if now else ""}"><title>{html.escape(words)}</title>'
-            f'{"".join(rects)}</g>')
+            f'{under}{"".join(rects)}</g>')
 
 
 def touch_steps(ax: Axes, timeline: Timeline, steps: range, last: float | None = None, now: bool = False) -> list[str]:

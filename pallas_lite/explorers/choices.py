@@ -27,7 +27,7 @@ from ..schedule import Schedule
 from ..timeline import Timeline, timeline
 from .base import button, fresh, show_number, show_time, touch
 from .schedule import most_slots
-from .tuner import DRAWN, PLAYED, Tuner, counted, shorter
+from .tuner import DRAWN, LANES_HIGH, PLAYED, Tuner, counted, shorter
 
 MOST, MOST_VALUES = 256, 32  # choices that are all modelled; values that can be read side by side
 OPENING, MOVE, IDLE = 1.0, 0.02, 0.05  # seconds in which choices besides the chosen one are modelled
@@ -325,6 +325,8 @@ class CallTuner(Tuner):
                      so_far=len(self._known) * (len(self._known) < self._number))
         return figure
 
+    _steps = property(lambda self: math.prod(self._played[self._choice].grid))
+
     @property
     def _first(self) -> Timeline:
         play = self._played[self._choice]
@@ -334,8 +336,7 @@ class CallTuner(Tuner):
 
     def picture(self) -> str:
         above = self.part("Time of each choice", (self.settings, self.slices, self._best_seconds, len(self._known)),
-                          (9, 2.6), self._slices,
-                          self._touch_points)[1]
+                          (9, 2.6), self._slices, self._touch_points)[1]
         return above + (self.lanes() if self._plays else "")
 
     def _touch_points(self, ax) -> list[str]:
@@ -348,10 +349,10 @@ class CallTuner(Tuner):
         return found
 
     def figure(self) -> Figure:
-        figure = Figure(figsize=(9, 4.4))
+        figure = Figure(figsize=(9, 2.6 + LANES_HIGH))
         if not self._plays:
             return self._slices(figure)
-        above, below = figure.subfigures(2, height_ratios=(2.6, 1.8))
+        above, below = figure.subfigures(2, height_ratios=(2.6, LANES_HIGH))
         self._slices(above)
         self._lanes(below)
         return figure

@@ -1,8 +1,8 @@
 """tuner: the blocks of a matrix product. In: bm, bn, bk, depth, machine. Out: SRAM, traffic, time, and what binds it.
 
-The dot moves on the machine's roofline; rings mark where it was. Steps, copies and times are those of the schedule
-that pallas_call would follow: grid (m/bm, n/bn, k/bk), k innermost, a float32 accumulator in scratch. Of a long
-one only so many steps are played as tell its pace.
+The dot moves on the machine's roofline; rings mark where it was on this machine. Steps, copies and times are those of
+the schedule that pallas_call would follow: grid (m/bm, n/bn, k/bk), k innermost, a float32 accumulator in scratch. Of a
+long one only so many steps are played as tell its pace.
 """
 import math
 from collections.abc import Callable
@@ -16,6 +16,8 @@ from ..engines.record import record
 from ..errors import SpecError
 from ..hardware import TPU_V5E, Machine
 from ..plot import PALETTE, plot_roofline, plot_timeline
+from ..plot.look import ON_COLOUR
+from ..plot.roofline import slope_of
 from ..schedule import Schedule
 from ..specs import Operand
 from ..timeline import Timeline, timeline
@@ -23,9 +25,11 @@ from .base import STRONG, Explorer, fresh, laid_over, show_number, show_time, to
 
 MACHINES = {m.name: m for m in vars(hardware).values() if isinstance(m, Machine) and m is not hardware.TOY}
 MOST_SLOTS, DRAWN = 4, 10  # DRAWN: steps of the timeline on show
+LANES_HIGH = 2.05  # inches
+KEY = "dot: these blocks, now · line: up to their roof"
 PLAYED = 1024  # steps: longer products are played for about so many, and go on at their pace
 KINDS = {"bfloat16": 2, "float32": 4}
-BLUE = PALETTE[0]
+AMBER = PALETTE[1]  # unlike any roof
 
 
 def block_tuner(m: int = 2048, n: int = 2048, k: int = 2048, *, bm: int = 256, bn: int = 256, bk: int = 256,
@@ -42,7 +46,7 @@ def block_tuner(m: int = 2048, n: int = 2048, k: int = 2048, *, bm: int = 256, b
 
 
 class Tuner(Explorer):
-    """What tuners share: a machine to choose, and the first steps of what was chosen. `_first` is their timeline."""
+    """What tuners share: a machine to choose, and of the `_steps` of what was chosen the timeline of the `_first`."""
 
     def __init__(self, settings: dict, machine: Machine):
         self.machines = {machine.name: machine} | MACHINES
@@ -54,12 +58,12 @@ class Tuner(Explorer):
 
     def _lanes(self, figure) -> Figure:
         """The first steps."""
-        plot_timeline(self._first, fresh(figure, (0.09, 0.27, 0.89, 0.68)), title="", steps=range(DRAWN))
-        return figure
+        ax = fresh(figure, (0.09, 0.24, 0.89, 0.72))
+        return plot_timeline(self._first, ax, title="", steps=range(DRAWN), of=self._steps).figure
 
     def lanes(self) -> str:
         """Their timeline as a part of the picture."""
-        return self.part("Timeline", self.settings, (9, 1.8), self._lanes,
+        return self.part("Timeline", self.settings, (9, LANES_HIGH), self._lanes,
                          lambda ax: touch_steps(ax, self._first, range(DRAWN)))[1]
 
     def machine_slider(self, w, look: dict):
@@ -74,7 +78,7 @@ class BlockTuner(Tuner):
     what = "Roofline and timeline of a matrix product."
 
     def __init__(self, sizes: tuple, blocks: tuple, depth: int, machine: Machine, dtype: str):
-        self.sizes, self.dtype, self._known, self._trail = sizes, dtype, (None, None), []
+        self.sizes, self.dtype, self._known, self._trails = sizes, dtype, (None, None), {}
         if dtype not in KINDS:
             raise SpecError(f"block_tuner(dtype={dtype!r}): give one of {', '.join(KINDS)}.")
         for name, size, block in zip(("m", "n", "k"), sizes, blocks, strict=True):
@@ -103,9 +107,11 @@ class BlockTuner(Tuner):
         """Steps along m, n and k."""
         return tuple(size // self.settings[b] for size, b in zip(self.sizes, ("bm", "bn", "bk"), strict=True))
 
+    _steps = property(lambda self: math.prod(self.grid))
+
     @property
     def schedule(self) -> Schedule:
-        return self._schedule(self.grid, math.prod(self.grid))
+        return self._schedule(self.grid, self._steps)
 
     @property
     def timeline(self) -> Timeline:
@@ -214,6 +220,11 @@ class BlockTuner(Tuner):
         """Where the product is on the roofline: operations a byte, operations a second."""
         return self.intensity, self._operations / self.total
 
+    def _best(self) -> tuple[float, float]:
+        """Where it would be at best: on its roof."""
+        t = self._plays[0][1]
+        return self.intensity, min(t.schedule.flops / t.step_seconds, self.intensity * slope_of(self.machine))
+
     def _roofs(self, figure) -> Figure:
         """The machine's roofs."""
         roofs = plot_roofline(self.machine, {}, fresh(figure, (0.09, 0.19, 0.89, 0.76)), title="")
@@ -226,23 +237,31 @@ class BlockTuner(Tuner):
     @property
     def _first(self) -> Timeline:
         """Of the first steps, and of those whose copies they start."""
-        steps = min(math.prod(self.grid), DRAWN + self.settings["depth"])
+        steps = min(self._steps, DRAWN + self.settings["depth"])
         return timeline(self._schedule(self.grid, steps), self.machine)
 
     def picture(self) -> str:
         now, s = self._dot(), self.settings
         figure, roofs = self.part("Roofline", s["machine"], (9, 2.5), self._roofs)
         here = ", ".join(f"{name} {s[name]}" for name in ("bm", "bn", "bk", "depth"))
-        self._trail = [(dot, words) for dot, words in self._trail if dot != now][-4:]
-        marks = [_circle(figure, dot, f"before: {words}", "none", "#8a8a8a") for dot, words in self._trail]
-        marks.append(_circle(figure, now, f"now: {here}", BLUE, STRONG))
-        self._trail.append((now, here))
+        # Each machine has its own: what another one did is not on this roofline.
+        trail = [(dot, words) for dot, words in self._trails.get(s["machine"], []) if dot != now][-4:]
+        self._trails[s["machine"]] = [*trail, (now, here)]
+        (x, y), (_, top) = (_place(figure, dot) for dot in (now, self._best()))
+        marks = [_circle(figure, dot, f"before: {words}", "none", "#8a8a8a") for dot, words in trail]
+        marks += [f'<path d="M {x:.1f} {y:.1f} V {top:.1f}" style="stroke: {STRONG}"/>',
+                  _circle(figure, now, f"now: {here}", AMBER, STRONG),
+                  f'<text x="70" y="18" style="font: 9px sans-serif; fill: {STRONG}">'
+                  f"{KEY}{' · rings: before' * bool(trail)}</text>"]
         return laid_over(roofs, marks) + self.lanes()
 
     def figure(self) -> Figure:
-        figure = Figure(figsize=(9, 4.3))
-        above, below = figure.subfigures(2, height_ratios=(2.5, 1.8))
-        self._roofs(above).axes[0].plot(*self._dot(), "o", ms=9, mfc=BLUE, mec="#111111", zorder=5)
+        figure = Figure(figsize=(9, 2.5 + LANES_HIGH))
+        above, below = figure.subfigures(2, height_ratios=(2.5, LANES_HIGH))
+        (x, y), (_, roof), roofs = self._dot(), self._best(), self._roofs(above).axes[0]
+        roofs.vlines(x, y, roof, color=ON_COLOUR, lw=0.8)
+        roofs.plot(x, y, "o", ms=9, mfc=AMBER, mec=ON_COLOUR, zorder=5)
+        roofs.text(0.01, 0.98, KEY, transform=roofs.transAxes, va="top", fontsize=9)
         self._lanes(below)
         return figure
 
@@ -276,8 +295,14 @@ def shorter(count: int, most: int, depth: int) -> list[tuple[float, int]]:
     return [(1 - weight, low), (weight, high)]
 
 
+def _place(figure: Figure, dot: tuple[float, float]) -> tuple[float, float]:
+    """Where a dot of the roofline lies in its SVG."""
+    x, y = figure.axes[0].transData.transform(dot) * 72 / figure.dpi
+    return x, figure.get_figheight() * 72 - y
+
+
 def _circle(figure: Figure, dot: tuple[float, float], words: str, fill: str, line: str) -> str:
     """A dot of the roofline, laid over the drawing."""
-    x, y = figure.axes[0].transData.transform(dot) * 72 / figure.dpi
-    return (f'<circle cx="{x:.1f}" cy="{figure.get_figheight() * 72 - y:.1f}" r="6" fill="{fill}" '
+    x, y = _place(figure, dot)
+    return (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="{fill}" '
             f'style="stroke: {line}; stroke-width: 1.5"><title>{words}</title></circle>')

@@ -180,7 +180,8 @@ def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> N
     ax.add_collection(PolyCollection(sheets.frames(), facecolors="none", edgecolors=ink.strong, linewidths=2),
                       autolim=False)
     if lit:
-        ax.add_collection(PolyCollection([sheets.box(lit.block)], facecolors=KINDS[kinds[lit.block]][0],
+        color, hatch = KINDS[kinds[lit.block]]
+        ax.add_collection(PolyCollection([sheets.box(lit.block)], facecolors=color, hatch=hatch,
                                          edgecolors=ink.strong, linewidths=4), autolim=False)
     centres = {b: sheets.box(b).mean(0) for b in kinds} if len(visits) <= DRAWN else {}
     if centres:  # of more, the line would hide the blocks
@@ -189,8 +190,9 @@ def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> N
         letters = 12 * _scales(ax, sheets)[0] * (1, *sheets.x.block_shape)[-1]  # that fit into a block
         _number(ax, centres, visits, lit, letters, 72 * _scales(ax, sheets)[1] * (1, 1, *sheets.x.block_shape)[-2])
     _frame(ax, sheets)
-    keys = [Patch(facecolor=color, hatch=hatch, edgecolor=ink.soft if color == "none" else EDGE, label=kind)
-            for kind in present for color, hatch in [KINDS[kind]]]
+    keys = [Patch(facecolor=color, hatch=hatch, edgecolor=ink.soft if color == "none" else EDGE, label=kind,
+                  alpha=0.6 if lit else 1) for kind in present for color, hatch in [KINDS[kind]]]
+    keys += [Patch(facecolor="none", edgecolor=ink.strong, lw=2.5, label="this step")] if lit else []
     keys += [Patch(facecolor=ink.soft, alpha=0.3, label=PAST)] if past else []
     ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(0, -0.02), fontsize=9, frameon=False,
               borderaxespad=0.2, ncols=min(4, max(1, int(_inches(ax) / 1.3))))

@@ -61,9 +61,7 @@ def plot_listing(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Ha
         ax = figure.add_axes((0.005, 0.05 / high, left / 9, 1 - 0.1 / high))
         beside = figure.add_axes(((left + 0.75) / 9, 1 - 1.85 / high, (9 - left - 0.85) / 9, 1.6 / high))
         # No bound: whoever derives a pipeline has not met them yet.
-        total = f"{timeline.total / unit_of(timeline.total)[0]:.4g} {head.time}"
-        title = (f"{timeline.schedule.name} on {timeline.machine.name}: {total} modelled, core busy "
-                 f"{timeline.utilisation:.0%}")
+        title = f"{timeline.schedule.name} on {timeline.machine.name}: {timeline.result}"
         plot_timeline(timeline, beside, hazards=hazards[:1], title=title, fold=12, selected=selected, limit=limit)
         if len(beside.get_xlabel()) * 0.066 > 9 - left - 0.65:  # it would be cut off where the page ends
             beside.set_xlabel(beside.get_xlabel().replace(" · ", "\n", 1), fontsize=9)
@@ -82,7 +80,8 @@ def plot_listing(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Ha
         ax.text(texts, y, f"{row.text}  {row.wrong}".rstrip(), **{**soft, **strong})
         if row.event >= 0:
             waits = timeline.schedule[row.event].verb in (IN_WAIT, OUT_WAIT)
-            colour = PALETTE[visit[max(copy[row.event], row.event * (not waits))] % len(PALETTE)]
+            lost = waits and copy[row.event] < 0  # it waits for no copy, so it has no visit
+            colour = ink.paper if lost else PALETTE[visit[copy[row.event] if waits else row.event] % len(PALETTE)]
             (hollow if waits else filled).append((box(codes + times + 2, 1.6, y, 0.33), colour))
         if selected is not None and row.event == selected:
             ax.axhspan(y - 0.5, y + 0.5, color=ink.strong, alpha=0.12, lw=0)

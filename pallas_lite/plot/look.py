@@ -82,9 +82,9 @@ class Label(Text):
         if wide <= 0.68 * size * (len(text) + bool(self.get_bbox_patch())):  # hatching shall be seen beside it
             if not self.upright or wide < 8.7:
                 return False
-            index = text[text.index("["):] if "[" in text else ""
-            text, size, turn = next(((t, s, 90) for t in (text, index) for s in (6.5, 5.8, 5.0)
-                                     if 0.6 * s * len(t) <= high), ("", size, 0))
+            close = text.replace(", ", ",")
+            text, size, turn = next(((t, s, 90) for t in (text, close, close[close.find("["):] * ("[" in text))
+                                     for s in (6.5, 5.8) if s * _ems(t) <= high), ("", size, 0))
         self.set_text(text)
         self.set_fontsize(size)
         self.set_rotation(turn)
@@ -106,6 +106,11 @@ class Label(Text):
         renderer.draw_text(gc, x + right, renderer.height - y + up, self.get_text(), self.get_fontproperties(),
                            self.get_rotation(), mtext=self)
         gc.restore()
+
+
+def _ems(text: str) -> float:
+    """How long a text is, in its own size, without measuring it: at least as long as in matplotlib's font."""
+    return sum(0.4 if c in "[], ijl" else 1.0 if c in "mwMW" else 0.65 for c in text)
 
 
 def label(ax: Axes, text: str, corners: list[tuple[float, float]], upright: bool = True, **style) -> None:

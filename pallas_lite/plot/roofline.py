@@ -13,7 +13,7 @@ from ..errors import SpecError, expect
 from ..hardware import Machine
 from ..schedule import Schedule
 from ..timeline import Timeline, timeline
-from .look import ON_COLOUR, PALETTE, ink_of
+from .look import AMBER, ON_COLOUR, ink_of
 
 Kernel = Schedule | Timeline | float | tuple[float, str, str]
 ROOFS = ("vector", "float32"), ("matrix", "bfloat16")  # always drawn
@@ -37,7 +37,7 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
     if ax is None:
         ax = Figure(figsize=(9, 3.6), layout="constrained").add_subplot()
     ink = ink_of(ax)
-    slope = machine.beta * (2 if machine.duplex else 1)
+    slope = slope_of(machine)
     dots = {name: _dot(name, kernel, machine, slope) for name, kernel in kernels.items()}
     roofs = list(dict.fromkeys([*ROOFS, *(roof for *_, used in dots.values() for roof in used)]))
     corners = {roof: machine.rate(*roof) / slope for roof in roofs}
@@ -57,9 +57,9 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
                     textcoords="offset points", fontsize=9, color=color)
         ax.annotate(f"{corner:.3g}", (corner, 0.02), (3, 0), xycoords=("data", "axes fraction"),
                     textcoords="offset points", fontsize=8, color=color)
-    for number, (name, (intensity, y, roof, _)) in enumerate(dots.items()):
+    for name, (intensity, y, roof, _) in dots.items():
         ax.vlines(intensity, y, roof, color=ink.soft, lw=0.8)
-        ax.plot(intensity, y, "o", ms=8, mfc=PALETTE[number % len(PALETTE)], mec=ON_COLOUR, zorder=3)
+        ax.plot(intensity, y, "o", ms=8, mfc=AMBER, mec=ON_COLOUR, zorder=3)
         # Above the slope and below the flat roof there is room for a name.
         right_below = y < roof or intensity * slope > roof * 1.001
         ax.annotate(name, (intensity, y), (7, -11) if right_below else (-7, 4), textcoords="offset points", fontsize=9,
@@ -69,6 +69,11 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
     ax.set_ylabel("operations per second", fontsize=9)
     ax.set_title(title if title is not None else f"{machine.name}: roofline, modelled", fontsize=10, loc="left")
     return ax
+
+
+def slope_of(machine: Machine) -> float:
+    """Bytes that a machine's ports move in a second, all together."""
+    return machine.beta * (2 if machine.duplex else 1)
 
 
 def _dot(name: str, kernel: Kernel, machine: Machine, slope: float) -> tuple[float, float, float, list]:

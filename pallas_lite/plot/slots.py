@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
 from matplotlib.patches import Patch
 
 from ..errors import expect
@@ -21,7 +22,7 @@ STATES = {"garbage": ("nothing yet: garbage", "xx", None), "arriving": ("copy in
           "valid": ("block in use", "", PALETTE[0]), "leaving": ("copy out, in flight", "\\\\\\\\", None),
           "leftover": ("left over, stale", "..", "#dddddd")}
 
-KEY = "dark bar: the kernel runs"
+KEY = "colour: visit · dark bar: the kernel runs"
 
 
 class Segment(NamedTuple):
@@ -155,11 +156,12 @@ def plot_slots(what: Schedule | Timeline, operand: str | None = None, ax: Axes |
     ax.set_xlabel(f"{f'modelled time ({name})' if timed else 'step'} · {KEY}", fontsize=9)
     found = [state for state in STATES if any(s.state == state for s in seen)]
     kinds = ", ".join(dict.fromkeys(h.kind for h in hazards))
-    ax.legend(handles=[Patch(facecolor=STATES[s][2] or ink.paper, hatch=STATES[s][1], edgecolor=ink.soft, lw=0.6,
-                             label=STATES[s][0]) for s in found]
-              + [Patch(facecolor="none", edgecolor=ink.mark, lw=2, label=f"✗ {kinds}")] * bool(marked),
-              loc="lower left", bbox_to_anchor=(0, 1), ncols=len(STATES) + 1, frameon=False, fontsize=8,
-              borderaxespad=0.2, handlelength=1.8, columnspacing=1.2)
+    swatches = [tuple(Patch(facecolor=colour or ink.paper, hatch=hatch, edgecolor=ink.soft, lw=0.6)
+                      for colour in (PALETTE if s == "valid" else [colour])) for s in found for _, hatch, colour in
+                [STATES[s]]] + [(Patch(facecolor="none", edgecolor=ink.mark, lw=2),)] * bool(marked)
+    ax.legend(swatches, [STATES[s][0] for s in found] + [f"✗ {kinds}"] * bool(marked), loc="lower left",
+              handler_map={tuple: HandlerTuple(None, 0)}, bbox_to_anchor=(0, 1), ncols=len(STATES) + 1, frameon=False,
+              fontsize=8, borderaxespad=0.2, handlelength=1.8, columnspacing=1.2)
     ax.set_title(title if title is not None else f"{schedule.name}: what is in each slot", fontsize=10, loc="left",
                  pad=24)
     return ax

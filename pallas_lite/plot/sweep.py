@@ -22,7 +22,7 @@ def plot_sweep(timelines: Mapping[int, Mapping[int, Timeline]], ax: Axes | None 
 
     `timelines`: depth -> block size -> Timeline, all on one machine. A hollow point needs more SRAM than the machine
     has. Thin lines are the lower bounds of `Timeline.terms`: compute and bandwidth, the same for all depths (those of
-    the first depth are drawn), and in each depth's colour its latency bound.
+    the first depth are drawn), and with each depth's colour and marker its latency bound.
     """
     expect(Mapping, timelines, TAKES)
     for row in timelines.values():
@@ -43,8 +43,9 @@ def plot_sweep(timelines: Mapping[int, Mapping[int, Timeline]], ax: Axes | None 
             ax.plot(list(chosen), list(chosen.values()), marker, color=color, mfc=fill, ms=6, zorder=4)
         for bound, style in BOUNDS.items():
             if bound == "latency" or not number:
+                mine = {"color": color, "marker": marker, "ms": 3.5, "mfc": "none", "mew": 0.8}  # colours go, in grey
                 ax.plot(list(row), [t.terms[bound] / unit for t in row.values()], style, lw=0.9, zorder=2,
-                        color=color if bound == "latency" else ink.soft)
+                        **mine if bound == "latency" else {"color": ink.soft})
         legend.append(Line2D([], [], color=color, marker=marker, label=f"depth {depth}"))
     lowest = _axes(ax, sorted({size for row in lines.values() for size in row}))
     legend += [Line2D([], [], color=ink.soft, ls=style, lw=0.9, label=f"{bound} bound")
@@ -70,7 +71,7 @@ def _axes(ax: Axes, sizes: list[int]) -> float:
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     ax.set_yscale("log")
-    times = [y for line in ax.lines if line.get_marker() != "None" for y in line.get_ydata()]
+    times = [y for line in ax.lines if line.get_linestyle() == "None" for y in line.get_ydata()]
     ax.set_ylim(min(times) / 2, max(times) * 1.3)
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))

@@ -16,31 +16,32 @@ KEY = "colour: visit · hatched: bubble · tick: wait"  # what newcomers need to
 
 def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Hazard] = (), title: str | None = None,
                   limit: float | None = None, selected: int | None = None, steps: range | None = None,
-                  fold: int | None = 16) -> Axes:
+                  of: int | None = None, fold: int | None = 16) -> Axes:
     """Engines as lanes, time to the right (modelled), a box for each copy or step, coloured by visit.
 
     Before the first step the pipeline fills, after the last it drains: shaded. Hatched boxes in the core's lane are
     bubbles: the core waits for a copy. A tick below that lane is a wait, where it ends. A thin bar below and after a
-    copy is its latency α. `hazards` (of `verify`) are marked with a red frame and a word where they happen. `limit`:
-    the end of the time axis, in seconds, to draw two timelines to one scale. `selected`: the number of an event to
-    point at. `steps`: only these, which the label says, the time axis from their first start to their last end. With
-    more than `fold` steps, and neither limit nor steps, the middle is left out. Beyond 160 boxes the labels go.
+    copy is its latency α; those of copies that are under way together lie in rows. `hazards` (of `verify`) are marked
+    with a red frame and a word where they happen. `limit`: the end of the time axis, in seconds, to draw two timelines
+    to one scale. `selected`: the number of an event to point at. `steps`: the time axis goes from their first start to
+    their last end, and its label names them; `of`: how many there are, where the timeline has only the first of them.
+    With more than `fold` steps, and neither limit nor steps, the middle is left out. Beyond 160 boxes the labels go.
     """
     expect(Timeline, timeline, "plot_timeline takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
     if ax is None:
         ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
     ink, schedule, fold = ink_of(ax), timeline.schedule, None if limit or steps is not None else fold
-    spans = timeline.spans if steps is None else [s for s in timeline.spans if s.step in steps]
-    first, last = 0.0, limit or timeline.total
-    if steps is not None and spans:
-        first, last = min(s.start for s in spans), max(s.end for s in spans)
+    spans, first, last = timeline.spans, 0.0, limit or timeline.total
+    if steps is not None and (own := [s for s in spans if s.step in steps]):  # and what else happens meanwhile
+        first, last = min(s.start for s in own), max(s.end for s in own)
+        spans = [s for s in spans if s.start < last and s.end > first or s.step in steps]
     unit, name = unit_of(timeline.total if fold else last)
     at = (folded(schedule, edges(timeline, unit), fold, hazards) if fold else
           Fold((first / unit, (last or unit) / unit), [range(1)]))
     if at.left_out or last < timeline.total:
         spans = [s for s in spans if not at.hides(s.start / unit, max(s.end, s.start + 1e-12) / unit)]
     ax.set_xlim(at.places[0], at.places[-1] + 0.005 * (at.places[-1] - at.places[0]))
-    ax.set_ylim(-0.6, len(LANES) - 0.25)
+    ax.set_ylim(-0.6, len(LANES) - 0.12)
     _phases(timeline, ax, at, unit, ink, shaded=not hazards and schedule.steps > 0)
     _draw(timeline, spans, ax, at, unit, ink, {number for h in hazards for number in h.events})
     for h in hazards:
@@ -56,12 +57,11 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     bar = " · bar: latency α" * (timeline.machine.alpha > 0)
-    some = steps is not None and len(steps) < schedule.steps
-    part = f"steps {steps[0]} to {steps[-1]} of {schedule.steps} · " if some else ""
+    of = of or schedule.steps
+    part = f"steps {steps[0]} to {steps[-1]} of {of:,} · " if steps is not None and len(steps) < of else ""
     ax.set_xlabel(f"{part}modelled time ({name}) · {KEY}{bar}", fontsize=9)
-    ax.set_title(title if title is not None else
-                 f"{schedule.name}: {timeline.total / unit:.4g} {name}, core busy {timeline.utilisation:.0%}, "
-                 f"{timeline.bound}-bound", fontsize=10, loc="left")
+    bound = "" if timeline.hangs else f", {timeline.bound}-bound"
+    ax.set_title(title if title is not None else f"{schedule.name}: {timeline.result}{bound}", fontsize=10, loc="left")
     return ax
 
 
@@ -95,19 +95,27 @@ def edges(t: Timeline, unit: float) -> list[float]:
     return [0.0, *(t.runs[1:] / unit).tolist(), (t.total or unit) / unit]
 
 
-def _phases(timeline: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, shaded: bool) -> None:
-    """Fill and drain in grey, and the names of the three phases where there is room."""
-    marks = at(np.array([0, timeline.fill, timeline.total - timeline.drain, timeline.total]) / unit)
-    for name, start, end in zip(("fill", "steady state", "drain"), marks, marks[1:], strict=False):
-        if shaded and name != "steady state":
-            ax.axvspan(start, end, color=ink.strong, alpha=0.08, lw=0)
-        if shaded:
-            label(ax, name, box(start, end - start, len(LANES) - 0.43, 0.1), upright=False, color=ink.soft)
+def _phases(t: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, shaded: bool) -> None:
+    """Fill and drain in grey, and the names of the three phases where there is room.
+
+    What lies between is a steady state where some copy is under way while the core computes, and else has no name.
+    """
+    start, filled, draining, end = at(np.array([0, t.fill, t.total - t.drain, t.total]) / unit).tolist()
+    for left, right in ((start, filled), (draining, end)) if shaded else ():
+        ax.axvspan(left, right, color=ink.strong, alpha=0.08 * (left < right), lw=0)
+    letter = 5.6 * np.ptp(ax.get_xlim()) / (72 * ax.bbox.width / ax.figure.dpi)  # a narrow one's name needs more room
+    filled = max(filled, start + 4 * letter) if filled > start else filled
+    draining = min(draining, end - 5 * letter) if end > draining else draining
+    for name, left, right in (("fill", start, filled), ("steady state" * t.overlaps, filled, draining),
+                              ("drain", draining, end)) if shaded else ():
+        if name and right > left:
+            label(ax, name, box(left, right - left, len(LANES) - 0.33, 0.1), upright=False, color=ink.soft)
 
 
 def _draw(timeline: Timeline, spans, ax: Axes, at: Fold, unit: float, ink: Ink, marked: set[int]) -> None:
     """The boxes of these spans, its bubbles, latencies and waits."""
     drawn, bubbles, bars, visit = [], [], {}, visits(timeline.schedule).tolist()
+    low, high = ax.get_xlim()
     places = at(np.array([(s.start, s.end, s.arrives) for s in spans]).reshape(-1, 3) / unit).tolist()
     for s, (x, end, arrives) in zip(spans, places, strict=True):
         y, width, bad = height(s.lane), end - x, s.event in marked
@@ -117,13 +125,17 @@ def _draw(timeline: Timeline, spans, ax: Axes, at: Fold, unit: float, ink: Ink, 
         color = PALETTE[visit[s.event] % len(PALETTE)]
         drawn.append((box(x, width, y, 0.4), color, ink.mark if bad else ink.strong, 2.5 if bad else 0.7))
         if arrives > end:
-            bars.setdefault(y - 0.46, []).append((end, arrives, color))
-        if len(spans) <= 160:
-            label(ax, s.label, box(x, width, y, 0.4))
-    # The bar of a latency lies below the boxes, since its port is already busy with the next copy, and ends where the
-    # next one's begins. With an edge: the palette's light colours would be lost on a white page.
-    boxes(ax, [(box(end, min(arrives, next_end) - end, y, 0.035), color, ink.strong, 0.5) for y, mine in bars.items()
-               for (end, arrives, color), (next_end, *_) in zip(mine, [*mine[1:], (np.inf,)], strict=True)],
+            bars.setdefault(y, []).append((end, arrives, color))
+        if len(spans) <= 160:  # in the part of the box that can be seen
+            left, right = max(x, low), min(end, high)
+            label(ax, s.label, box(left, max(right - left, 0), y, 0.4))
+    # The bar of a latency lies below the boxes, since its port is already busy with the next copy. Copies arrive in the
+    # order in which they leave the port, so as many rows do, in turn, as are under way at once.
+    rows = max((_at_once(mine) for mine in bars.values()), default=1)
+    half = min(0.035, 0.09 / rows)
+    # With an edge: the palette's light colours would be lost on a white page.
+    boxes(ax, [(box(end, arrives - end, y - 0.425 - half * (1 + 2 * (number % rows)), half), color, ink.strong,
+                min(0.5, 1 / rows)) for y, mine in bars.items() for number, (end, arrives, color) in enumerate(mine)],
           label="latency")
     boxes(ax, bubbles, hatch="////")
     boxes(ax, sorted(drawn, key=lambda b: b[-1]), zorder=2)  # marked ones last: no neighbour covers their frame
@@ -132,6 +144,12 @@ def _draw(timeline: Timeline, spans, ax: Axes, at: Fold, unit: float, ink: Ink, 
     ticks = at(ticks[(at.knots[0] <= ticks) & (ticks <= at.knots[-1])])
     line = np.stack([np.repeat(ticks, 3), np.tile([y - 0.53, y - 0.38, np.nan], len(ticks))], 1)  # one, with gaps
     ax.add_collection(LineCollection([line], colors=ink.strong, linewidths=1.1, zorder=3), autolim=False)
+
+
+def _at_once(bars: list[tuple[float, float, str]]) -> int:
+    """How many of these bars (from, to, colour), which begin and end in order, are there at the same time, at most."""
+    starts, ends = np.array([bar[:2] for bar in bars]).T
+    return int((np.arange(1, len(bars) + 1) - np.searchsorted(ends, starts + 1e-9 * np.ptp(ends), "right")).max())
 
 
 def _place(timeline: Timeline, event: int, at: Fold, unit: float) -> tuple[float, float, int]:

@@ -129,8 +129,9 @@ def hover(page):
     page.rest_on(boxes[1])
     page.wait(lambda: {box.value_of_css_property("stroke") for box in boxes} == {"rgb(34, 34, 34)"}, "the outline")
     page.shot("schedule-hover")
-    chosen = cell.find_elements(By.CSS_SELECTOR, ".pallas-lite-touch.now rect")
-    assert {box.value_of_css_property("stroke") for box in chosen} == {"rgb(34, 34, 34)"}
+    for frames, ink in (".now > rect", "rgb(34, 34, 34)"), (".now > .under rect", "rgb(255, 255, 255)"):
+        chosen = cell.find_elements(By.CSS_SELECTOR, f".pallas-lite-touch{frames}")
+        assert {box.value_of_css_property("stroke") for box in chosen} == {ink}
 
 
 def rerun(page):

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
 from pallas_lite.display import picture
 from pallas_lite.engines.record import record
-from pallas_lite.plot.grid import PAST, visits_of
+from pallas_lite.plot.grid import KINDS, PAST, visits_of
 from tests.unit import loops
 from tests.unit.test_pipeline import operand
 
@@ -200,6 +201,18 @@ def test_very_many_blocks_are_an_image_in_the_same_colours_and_no_polygons():
     kinds = np.array(image.get_array())
     assert kinds.shape == (100, 50) and image.get_extent() == [0, 400, 800, 0]
     assert kinds[0, 0] == 3 and (kinds[50:] == 0).all() and (np.delete(kinds[:50].ravel(), 0) == 1).all()
-    assert legend(ax) == ["not visited", "copied once", "copied again"]
+    assert legend(ax) == ["not visited", "copied once", "copied again", "this step"]
     assert sum(len(c.get_paths()) for c in ax.collections) == 3, "frame, hatch, the block of step 60"
     assert ax.collections[-1].get_paths()[0].get_extents().bounds == (80, 8, 8, 8)
+
+
+def test_the_block_of_a_step_keeps_the_look_of_its_kind_and_stands_in_the_legend():
+    again = trace((32, 32), (8,), (8, 32), lambda i: (i % 4, 0))
+    ax = pl.plot_grid(again, "x", step=5)
+    assert legend(ax) == ["copied again", "this step"]
+    bold = next(c for c in ax.collections if max(c.get_linewidths(), default=0) == 4)
+    color, hatch = KINDS["copied again"]
+    assert bold.get_hatch() == hatch and to_hex(bold.get_facecolor()[0]).upper() == color.upper()
+    pale, frame = ax.get_legend().get_patches()
+    assert pale.get_alpha() == 0.6 and frame.get_facecolor()[3] == 0, "swatches look as the blocks do"
+    assert legend(pl.plot_grid(again, "x")) == ["copied again"]

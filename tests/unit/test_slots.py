@@ -5,10 +5,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 from hypothesis import given
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
 
 import pallas_lite as pl
 from pallas_lite.engines.record import record
 from pallas_lite.hardware import TOY
+from pallas_lite.plot.look import PALETTE
 from pallas_lite.plot.slots import STATES, occupancy
 from tests.unit import loops
 from tests.unit.drawn import boxes
@@ -88,6 +91,9 @@ def test_the_picture_has_a_row_for_each_slot_and_a_box_for_each_stretch():
     assert len(boxes(ax)) == len(occupancy(schedule))
     assert {"A[0]", "B[3]"} <= {text.get_text() for text in ax.texts}
     assert [t.get_text() for t in ax.get_legend().get_texts()] == [words for words, _, _ in STATES.values()]
+    # A block in use has a colour for each visit: so has the legend, in one place.
+    swatches = {to_hex(swatch.get_facecolor()).upper() for swatch in ax.get_legend().findobj(Rectangle)}
+    assert swatches >= {*PALETTE} and "colour: visit" in ax.get_xlabel()
 
 
 def test_states_differ_in_grey():
@@ -102,7 +108,7 @@ def test_notes_window_and_time_axis():
     assert ax.get_xlim() == (2, 6)
     assert {f"n{t}" for t in range(2, 6)} == {x.get_text() for x in ax.texts if x.get_text().startswith("n")}
     timed = pl.plot_slots(pl.timeline(schedule))
-    assert timed.get_xlabel() == "modelled time (µs) · dark bar: the kernel runs"
+    assert timed.get_xlabel() == "modelled time (µs) · colour: visit · dark bar: the kernel runs"
     assert timed.get_xlim() == (0, pytest.approx(10))
 
 

@@ -24,7 +24,7 @@ SWEEP = {depth: {b: timeline(b, depth) for b in SIZES} for depth in (1, 2)}
 
 
 def points(ax, hollow):
-    return {(int(x), float(y)) for line in ax.lines if line.get_marker() != "None"
+    return {(int(x), float(y)) for line in ax.lines if line.get_linestyle() == "None"
             and (line.get_markerfacecolor() == "#ffffff") == hollow for x, y in zip(*line.get_data(), strict=True)}
 
 
@@ -39,13 +39,16 @@ def test_each_timeline_is_a_point_at_its_modelled_time_and_hollow_where_sram_doe
 
 def test_thin_lines_are_the_bounds_and_a_latency_bound_has_its_depths_colour():
     ax = pl.plot_sweep(SWEEP)
-    thin = [line for line in ax.lines if line.get_linewidth() < 1 and line.get_marker() == "None"]
+    thin = [line for line in ax.lines if line.get_linewidth() < 1 and line.get_linestyle() != "None"]
     drawn = [(line.get_linestyle(), line.get_color(), list(line.get_ydata())) for line in thin]
     thick = [line.get_color() for line in ax.lines if line.get_linewidth() > 1 and line.get_marker() == "None"]
     for bound, style, depths in (("compute", "-", [1]), ("bandwidth", "--", [1]), ("latency", ":", [1, 2])):
         found = [(color, ys) for s, color, ys in drawn if s == style]
         assert [ys for _, ys in found] == [[t.terms[bound] * 1e6 for t in SWEEP[d].values()] for d in depths]
         assert bound != "latency" or [color for color, _ in found] == thick
+    # In grey two depths' colours may be alike: each line of a depth has its marker, the dotted one a small hollow one.
+    points = [line.get_marker() for line in ax.lines if line.get_linestyle() == "None" and len(line.get_xdata()) > 1]
+    assert list(dict.fromkeys(points)) == [line.get_marker() for line in thin if line.get_linestyle() == ":"]
 
 
 def test_the_legend_names_what_is_in_the_picture():

@@ -1,14 +1,21 @@
 """Modelled time: the tutorial's figures, and the bounds of the contract on generated machines."""
+import itertools
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 
 import pallas_lite as pl
 from pallas_lite.engines.record import record
 from pallas_lite.hardware import TOY, Machine
 from pallas_lite.plot import PALETTE
+from pallas_lite.plot.look import Label
 from pallas_lite.plot.timeline import height, visits
 from tests.unit import loops
 from tests.unit.drawn import boxes
@@ -173,6 +180,87 @@ def test_each_wait_is_a_tick_below_the_core_where_it_ends():
     t = pl.timeline(pl.record(loops.rolled, 4), TOY.with_(alpha=3 * US))
     waits = [time / US for e, time in zip(t.schedule, t.times, strict=True) if e.verb.endswith("wait")]
     assert ticks(pl.plot_timeline(t), height("core")) == pytest.approx(waits) and len(waits) == 8
+
+
+@pytest.mark.parametrize("depth, rows", [(2, 2), (4, 3), (8, 6)])
+def test_each_latency_bar_can_be_followed_from_its_copy_to_its_arrival(depth, rows):
+    call = pl.pallas_call(lambda x_ref, o_ref: None, X, grid=(9,), in_specs=[spec(depth)], out_specs=spec(depth))
+    t = pl.timeline(call.trace(X).schedule, TOY.with_(alpha=(rows - 0.5) * US, beta=1e9))
+    found = drawn_bars(pl.plot_timeline(t))
+    wanted = [(s.end / US, s.arrives / US) for s in t.spans if s.arrives > s.end]
+    assert sorted((left, right) for left, right, *_ in found) == [pytest.approx(each) for each in sorted(wanted)]
+    for number, (left, right, low, high) in enumerate(found):  # none lies on another, nor on a box
+        assert not [other for other in found[:number] if min(right, other[1]) - max(left, other[0]) > 1e-6
+                    and min(high, other[3]) - max(low, other[2]) > 1e-6]
+        assert 0.4 <= -high % 1 < -low % 1 <= 0.61
+    assert len({low for *_, low, _ in found if low > 1}) == rows
+
+
+X = jax.ShapeDtypeStruct((9 * 125, 2), jnp.float32)  # nine blocks of 1000 bytes
+
+
+def spec(depth):
+    return pl.BlockSpec((125, 2), lambda i: (i, 0), pipeline_mode=pl.Buffered(depth))
+
+
+def drawn_bars(ax):
+    """Of each latency: from, to, and from where to where it is high."""
+    [bars] = [c for c in ax.collections if c.get_label() == "latency"]
+    corners = [path.vertices.reshape(-1, 5, 2) for path in bars.get_paths()]
+    return [(c[:, 0].min(), c[:, 0].max(), c[:, 1].min(), c[:, 1].max()) for mine in corners for c in mine]
+
+
+def test_a_program_that_hangs_says_so_where_others_have_a_total():
+    t = pl.show(loops.waits_on_slot_one, 3).timeline
+    drawn = "✗ hangs at 4 µs modelled; drawn as if it went on"
+    assert pl.plot_timeline(t).get_title("left") == f"waits_on_slot_one: {drawn}"
+    beside = pl.plot_listing(t).figure.axes[1]
+    assert beside.get_title("left") == f"waits_on_slot_one on toy: {drawn}"
+    assert str(t).startswith("waits_on_slot_one on toy: ✗ hangs at 4 µs modelled; if it went on: 5 µs modelled, core")
+    right = pl.show(loops.waits_on_slot_one, 2).timeline  # its last line is right for even N
+    assert not right.hangs and "hangs" not in f"{right} {pl.plot_timeline(right).get_title('left')}"
+    # A wait with nothing to wait for has the colour of no visit.
+    hollow = pl.plot_listing(t).collections[-1].get_edgecolors()
+    assert to_hex(hollow[-1]) == "#ffffff" and all(to_hex(c).upper() in PALETTE for c in hollow[:-1])
+
+
+@given(pipelines())
+def test_a_timeline_hangs_exactly_where_the_verifier_says_so(case):
+    schedule = record(*case)
+    lame = replace(schedule, events=tuple(e for e in schedule if not (e.verb.endswith("start") and e.step == 1)))
+    for each in schedule, lame:
+        assert bool(pl.timeline(each).hangs) == ("hang" in {h.kind for h in pl.verify(each)})
+
+
+def test_a_steady_state_is_only_where_a_copy_is_under_way_while_the_core_computes():
+    for loop, depth, overlaps in ((loops.blocking, 1, False), (loops.rolled, 2, True)):
+        for machine in TOY, TOY.with_(alpha=3 * US), TOY.with_(flops=7e9):
+            t = pl.timeline(pl.record(loop, 6, depth=depth), machine)
+            assert t.overlaps == overlaps == ("steady state" in texts(pl.plot_timeline(t)))
+
+
+def test_fill_and_drain_have_names_also_where_they_are_narrow():
+    def shown(ax):
+        ax.figure.draw_without_rendering()
+        return {text.whole for text in ax.texts if isinstance(text, Label) and text.fit(*(
+            np.ptp(ax.transData.transform(text.corners), axis=0) * 72 / ax.figure.dpi))}
+    for steps in 1, 15:
+        slow = pl.timeline(pl.record(loops.rolled, steps), step_seconds=9 * US)
+        assert shown(pl.plot_timeline(slow)) >= {"fill", "drain"}
+
+
+def test_beside_some_steps_stands_what_else_happens_meanwhile():
+    t = pl.timeline(pl.record(loops.rolled, 60, block_bytes=500), TOY.with_(flops=1e9 / 4))
+    ax = pl.plot_timeline(t, steps=range(10, 20))
+    low, high = ax.get_xlim()
+    core = sorted((c[:, 0].min(), c[:, 0].max()) for c, *_ in boxes(ax) if c[:, 1].min() < 1 < c[:, 1].max())
+    assert core[0][0] <= low and core[-1][1] >= high - 0.01 * (high - low), "the core's lane has no blank in it"
+    assert all(a[1] >= b[0] - 1e-6 for a, b in itertools.pairwise(core))
+    assert ax.get_xlabel().startswith("steps 10 to 19 of 60 · ")
+    assert pl.plot_timeline(t, steps=range(10, 20), of=4096).get_xlabel().startswith("steps 10 to 19 of 4,096 · ")
+    # A label is in the part of its box that is seen.
+    assert all(low - 1e-9 <= text.corners[0][0] <= text.corners[1][0] <= high for text in ax.texts
+               if isinstance(text, Label))
 
 
 def test_the_three_phases_have_their_names():

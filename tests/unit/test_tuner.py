@@ -9,6 +9,7 @@ from ipywidgets.widgets import widget
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
 from pallas_lite.hardware import H100, TPU_V5E
+from tests.unit.drawn import boxes
 
 
 def kernel(x_ref, w_ref, o_ref, acc_ref):
@@ -127,3 +128,28 @@ def test_still_picture_text_and_end():
 def test_what_cannot_be_is_refused(wrong, words):
     with pytest.raises(pl.SpecError, match=words):
         pl.block_tuner(**wrong)
+
+
+def test_the_timeline_says_how_many_steps_there_are_and_has_no_blank_after_its_own():
+    tuner = pl.block_tuner(bm=128, bn=128, bk=128)
+    roofs, lanes = tuner.figure().axes
+    assert lanes.get_xlabel().startswith("steps 0 to 9 of 4,096 · ") and "of 4,096 · " in tuner.picture()
+    (low, high), core = lanes.get_xlim(), [c for c, *_ in boxes(lanes) if c[:, 1].min() < 1 < c[:, 1].max()]
+    assert max(c[:, 0].max() for c in core) >= high - 0.01 * (high - low)
+    assert pl.block_tuner(512, 512, 512).figure().axes[1].get_xlabel().startswith("modelled"), "all eight steps"
+    # The dot has a name and, as in plot_roofline, a line up to its roof.
+    assert any("dot: these blocks" in text.get_text() for text in roofs.texts)
+    t, slope = tuner.timeline, TPU_V5E.beta
+    roof = min(t.schedule.flops / t.step_seconds, t.intensity * slope)
+    up = roofs.collections[-1].get_segments()[0]
+    assert up[1] == pytest.approx([t.intensity, roof]) and up[0][1] < roof
+
+
+def test_rings_are_named_and_those_of_another_machine_are_not_on_this_roofline(tuner):
+    assert "rings: before" not in tuner._image.value
+    tuner.controls["bm"].value = 512
+    assert "dot: these blocks, now" in tuner._image.value and "rings: before" in tuner._image.value
+    tuner.controls["machine"].value = "H100 SXM"
+    assert len(circles(tuner)) == 1 and "rings: before" not in tuner._image.value
+    tuner.controls["machine"].value = tuner.first["machine"]
+    assert len(circles(tuner)) == 2, "its own are there again"
