@@ -165,8 +165,14 @@ def matrix_case(shape, block) -> tuple[str, str]:
 
 
 def above_all(x: np.ndarray):
-    """Where a result is larger than every number of x: only what the block started with can be that large."""
-    return lambda result: np.where(result > x.max(), result, np.nan)
+    """Where a result is the same in several columns, and larger than all of their numbers: what the block started with."""
+    def shows(result: np.ndarray) -> np.ndarray:
+        above = result > x.max(axis=0)
+        return np.where(above & (above.sum() > 1 and np.ptp(result[above]) == 0), result, np.nan)
+    return shows
+
+
+LOWEST = np.finfo(np.float32).min
 
 
 @exercise("6.4", "Running max", points=2)
@@ -175,15 +181,18 @@ def column_max(answer: Handle, trial: Trial) -> None:
                        hidden=[((8, 5), (4, 5)), ((12, 10), (3, 5)), ((18, 16), (6, 4))])
     for (m, n), (bm, bn) in cases:
         x = -1 - np.abs(random_array(trial, (m, n)))  # any block may have the largest number of a column
+        case, cut = matrix_case((m, n), (bm, bn))
         if (m, n) == cases[-1][0]:
-            x *= np.float32(1e12)  # "a very small number" has to be smaller than that
+            x[:, 1::2] = LOWEST  # "a very small number" has to be smaller than that
+            case += ", every other column as low as f32 goes"
         first, last = (part.max(axis=0, keepdims=True) for part in (x[:bm], x[-bm:]))
-        reduced(answer, *matrix_case((m, n), (bm, bn)), [x], [bm, bn], [x.max(axis=0, keepdims=True)],
+        reduced(answer, case, cut, [x], [bm, bn], [x.max(axis=0, keepdims=True)],
                 [((m, n), (bm, bn)), ((1, n), (1, bn))],
                 [[(above_all(x),
-                   "No number of x is that large: the block started with it. Start with a number that loses against "
-                   "every other."),
-                  (x.sum(axis=0, keepdims=True), "That is the sum of the column."),
+                   "No number of that column is that large, and other columns have the same: did the block start with "
+                   "it? Start with a number that loses against every other."),
+                  (np.abs(x).max(axis=0, keepdims=True), "That is the largest number without its sign."),
+                  (x.sum(axis=0, keepdims=True, dtype=np.float64), "That is the sum of the column."),
                   (x.min(axis=0, keepdims=True), "That is the smallest number of the column."),
                   (last, STARTED_AGAIN.replace("+=", "jnp.maximum with the old one")),
                   (first, "Only the first block counts. Do the later ones change the result?")]],
