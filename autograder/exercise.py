@@ -23,7 +23,7 @@ import numpy as np
 
 from pallas_lite import Hazard, Schedule, Timeline
 
-from .sandbox.inside.personal import normalise
+from .sandbox.inside.personal import drawn, normalise
 
 
 class Wrong(Exception):
@@ -101,6 +101,11 @@ class Exercise:
     @property
     def test_id(self) -> str:
         return f"test-{self.number.replace('.', '-')}"
+
+    @property
+    def draws(self) -> bool:
+        """Has each learner numbers of their own in it?"""
+        return self.number in drawn(self.number)
 
 
 def ended(text: str, mark: str = ":") -> str:

@@ -165,7 +165,7 @@ def matrix_case(shape, block) -> tuple[str, str]:
 
 
 def above_all(x: np.ndarray):
-    """Where a result is the same in several columns, and larger than all of their numbers: what the block started with."""
+    """Where a result is the same in several columns, and above all of their numbers: what the block started with."""
     def shows(result: np.ndarray) -> np.ndarray:
         above = result > x.max(axis=0)
         return np.where(above & (above.sum() > 1 and np.ptp(result[above]) == 0), result, np.nan)

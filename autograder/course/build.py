@@ -24,6 +24,7 @@ from nbformat import NotebookNode
 from pallas_lite.errors import many
 
 from . import online
+from .checking_cells import draws, hidden_call, own_numbers, shown_numbers
 from .environment import make_private, scripts_on_path
 from .preprocessors import BEGIN, END, HoleError, punch, regions
 from .release import PACKAGE, REPOSITORY
@@ -176,6 +177,7 @@ def read_chapter(path: Path, root: Path, exercises: Mapping[str, Any]) -> Chapte
     problems: list[str] = []
     answered: dict[str, list[str]] = {}  # exercise -> the hints seen after its answer cell
     checked: set[str] = set()
+    shown: set[str] = set()  # exercises whose drawn numbers a cell shows
     released: list[str] = []
     answers: list[tuple[str, str]] = []
 
@@ -209,6 +211,13 @@ def read_chapter(path: Path, root: Path, exercises: Mapping[str, Any]) -> Chapte
             tags.append("raises-exception")  # Run All goes on past a hole, and past an answer that fails
         elif secret:
             problem(index, f"{secret!r} outside an exercise, whose first line is `# %% exercise=\"3.2\"`")
+
+        if cell.cell_type == "code":
+            numbers, slips = shown_numbers(cell.source, exercises)
+            shown |= numbers
+            slips += own_numbers(cell.source, check, shown) if check and draws(exercises.get(check)) else []
+            for slip in slips:
+                problem(index, slip)
 
         if answer and not check:
             answered.setdefault(answer, [])
@@ -256,23 +265,6 @@ def read_chapter(path: Path, root: Path, exercises: Mapping[str, Any]) -> Chapte
     notebook = nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
     notebook.nbformat_minor = 5
     return Chapter(path, path.parent.name, path.stem, notebook, released, list(answered), answers)
-
-
-def hidden_call(source: str, number: str) -> str | None:
-    """The hidden form of the check that ends a cell, or None if none ends it.
-
-    >>> hidden_call('check("3.2", split)', "3.2")
-    "check('3.2', split, hidden=True)"
-    """
-    try:
-        last = ast.parse(source).body[-1:]
-    except SyntaxError:
-        return None
-    match last:
-        case [ast.Expr(ast.Call(func=ast.Name("check"), args=[ast.Constant(value), _]) as call)] if value == number:
-            call.keywords.append(ast.keyword("hidden", ast.Constant(True)))
-            return ast.unparse(call)
-    return None
 
 
 def _nbgrader(grade_id: str, solution: bool = False, points: float | None = None) -> NotebookNode:

@@ -219,7 +219,7 @@ WRONG = {
         ("-1000 is a very small number", columns(first=-1000.0), "loses against"),
         ("-1e38 is surely small enough", columns(first=-1e38), "loses against"),
         ("the lowest float16 is low enough", columns(first=-65504.0), "loses against"),
-        ("no number has a sign", columns(combine=lambda old, x: jnp.maximum(old, jnp.abs(x).max(axis=0, keepdims=True))),
+        ("no number has a sign", columns(combine=lambda old, x: jnp.maximum(old, jnp.abs(x).max(0, keepdims=True))),
          "without its sign"),
         ("max takes two arrays", columns(combine=lambda old, x: jnp.max(old, x)), "jnp.maximum"),
         ("memory is a good start", columns(start=None), "what memory held"),

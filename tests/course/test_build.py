@@ -1,4 +1,6 @@
 """The build: what learners get, what they never get, and what an author is told."""
+from types import SimpleNamespace
+
 import nbformat
 import pytest
 from nbgrader.api import Gradebook
@@ -151,6 +153,28 @@ def test_a_slip_is_named_with_its_place_and_the_old_release_stays(course, slip):
     assert any(told.startswith(place) and message in told for told in error.value.problems), error.value.problems
     assert str(course.root) not in str(error.value)
     assert (course.released.read_bytes(), course.held.read_bytes()) == before
+
+
+SHOWN, TAKEN = 'mine = personal("2.1", STUDENT)', 'check("2.1", utilisation, student=STUDENT)'
+
+
+@pytest.mark.parametrize("shown, taken, message", [
+    (SHOWN, 'check("2.1", utilisation)', 'write check("2.1", …, student=STUDENT)'),
+    (SHOWN, 'check("2.1", utilisation, student="")', 'write check("2.1", …, student=STUDENT)'),
+    ("mine = 3", TAKEN, 'no cell above its check shows them; write personal("2.1", STUDENT)'),
+    ('mine = personal("2.1")', TAKEN, 'personal("2.1") draws for nobody; write personal("2.1", STUDENT)'),
+    ('mine = personal("2.2", STUDENT)', TAKEN, "there is no exercise 2.2 that draws numbers"),
+    (SHOWN, TAKEN, None)])
+def test_the_numbers_that_a_page_shows_are_those_that_its_check_takes(course, shown, taken, message):
+    course.edit("# %% [markdown]\n# ### Exercise 2.1", f"# %%\n{shown}\n\n# %% [markdown]\n# ### Exercise 2.1")
+    course.edit('check("2.1", utilisation)', taken)
+    exercises = POINTS | {"2.1": SimpleNamespace(points=1, draws=True)}
+    if message is None:
+        assert course.build(exercises=exercises) == ["unit1/02_overlap.ipynb"]
+        return
+    with pytest.raises(BuildError, match="02_overlap.py:") as error:
+        course.build(exercises=exercises)
+    assert message in str(error.value)
 
 
 def test_all_slips_are_told_at_once(course):

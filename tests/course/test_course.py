@@ -97,6 +97,8 @@ def going_back(source):
 def test_run_all_on_an_untouched_notebook_reaches_the_end_and_its_exercises_can_be_done_then(source):
     notebook = released(source)
     notebook.cells += going_back(source)
+    for cell in notebook.cells:  # numbers of one's own are drawn, shown and checked for the same learner
+        cell.source = cell.source.replace('STUDENT = ""', 'STUDENT = "nick"')
     earned = {}
     for cell, output in run(notebook):
         if output.output_type == "error":

@@ -29,7 +29,7 @@ PARTS = {
         _cwd _interrupt _lean commandline nbgrader_config
         sandbox.inside sandbox.bubblewrap sandbox.remote
         exercise
-        course.environment course.online course.preprocessors course.release course.build
+        course.environment course.online course.preprocessors course.release course.checking_cells course.build
         judge.replay judge.handle judge.result judge.progress judge.predict judge.checking judge.selftest
         checks
         mutants

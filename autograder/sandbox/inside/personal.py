@@ -16,15 +16,19 @@ def personal(number: str, student: Any = "") -> SimpleNamespace:
     """
     if not isinstance(number, str):
         raise ValueError(f'the number of the exercise is in quotes: personal("{number}", STUDENT)')
-    chapter = number.partition(".")[0]
-    try:
-        draws = import_module(f".draws.chapter{chapter}", __package__).DRAWS
-    except ModuleNotFoundError:
-        draws = {}
+    chapter, draws = number.partition(".")[0], drawn(number)
     if number not in draws:
         raise ValueError(f"exercise {number} has no numbers of your own" +
                          (f"; in chapter {chapter}, these have: {', '.join(draws)}" if draws else ""))
     return SimpleNamespace(**draws[number](Random(f"{normalise(student)}/{number}")))
+
+
+def drawn(number: str) -> dict[str, Any]:
+    """What there is to draw in the chapter of an exercise: number -> function of a random generator."""
+    try:
+        return import_module(f".draws.chapter{number.partition('.')[0]}", __package__).DRAWS
+    except ModuleNotFoundError:
+        return {}
 
 
 def normalise(student: Any) -> str:
