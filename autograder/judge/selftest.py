@@ -30,6 +30,8 @@ NONSENSE: dict[str, Any] = {
     "a list of texts": ["a", "b"], "a dict of texts": {"a": "b"}, "a dict of numbers": {"a": 1, 2: 3},
 }
 
+LEAST = 3, 1  # planted answers of an exercise: wrong ones, and right ones in another style
+
 
 def selftest(checks: tuple[str, ...], mutants: str, only: Collection[str] = (),
              say: Callable[[str], None] = lambda line: None) -> list[str]:
@@ -67,11 +69,12 @@ def selftest(checks: tuple[str, ...], mutants: str, only: Collection[str] = (),
         problems += found_here
         planted_slips = slips(PREDICTIONS[number](personal(number))) if number in PREDICTIONS else []
         problems += [f"{number}: {problem}" for problem in prediction_problems(number)] if planted_slips else []
-        if not wrong.get(number) and not planted_slips:
-            problems.append(f"{number}: no wrong answer is planted in {mutants}; nobody knows whether its check can "
-                            "fail")
         counts = len(wrong.get(number, [])) + len(planted_slips), len(right.get(number, []))
-        say(f"{number} {ended(found.title)} {many(counts[0], 'wrong answer')}, {many(counts[1], 'right one')}")
+        told = f"{many(counts[0], 'wrong answer')}, {many(counts[1], 'right one')}"
+        if counts[0] < LEAST[0] or counts[1] < LEAST[1]:
+            problems.append(f"{number}: too few answers are planted in {mutants}: {told}. It takes {LEAST[0]} wrong "
+                            "ones, each with its misconception, and a right one in another style than the solution's")
+        say(f"{number} {ended(found.title)} {told}")
     return problems
 
 

@@ -372,12 +372,19 @@ WRONG = {
     ],
     "11.7": [("one number answers all", 12, "2 answers in a row")],
 }
+a, b = personal("11.4"), personal("11.7")
+moved = sum(2 * a.d * keys for i in range(0, a.n, a.bq) for keys in (a.bq, a.bq, *[a.bk] * (2 * a.n // a.bk)))
+hop = b.alpha_us * 1e-6 + 2 * b.keys * b.d * 2 / (b.gb_per_s * 1e9)
+
 RIGHT = {
     "11.1": [("in NumPy", running), ("in JAX, by one maximum", running_in_jax)],
     "11.2": [("in JAX", update), ("in NumPy, as a list", update_in_numpy)],
     "11.3": [("three scratch buffers", make_attention()),
              ("acc in the output, a logarithm for m and l", attention_in_the_output)],
+    "11.4": [("block by block, as a list", [moved / 2**20, moved / (4 * a.n * a.d * 2)])],
     "11.5": [("tried out", GOOD), ("as an array", np.array(GOOD))],
     "11.6": [("the index stops", make_causal()), ("written at the last step", make_causal(at_end=True)),
              ("no step in vain, by prefetched tables", triangle_walked_flat)],
+    "11.7": [("tried out, as an array", np.array([hop * 1e6, next(
+        n for n in range(1, 10**6) if n * 4 * b.keys * b.d / (b.tflops * 1e12) >= hop)]))],
 }

@@ -28,11 +28,11 @@ def test_a_check_that_fails_by_itself_is_told_once_and_as_its_authors_fault(plan
     @exercise("91.7", "Twice", points=1)
     def twice(answer, trial):
         close(answer(3), 6)  # for answer.call(3)
-    planted.WRONG["91.7"] = [("thrice", lambda n: 3 * n, "too high")]
+    planted.WRONG["91.7"] = [(how, lambda n: 3 * n, "too high") for how in ("thrice", "n and 2 n", "4 n − n")]
     planted.RIGHT["91.7"] = [("a sum", lambda n: n + n)]
     (problem,) = selftest(CHECKS, "planted_here", ["91.7"])
     line = twice.__code__.co_firstlineno + 2
-    assert problem == ('91.7: the check itself fails, on "nothing" and 22 more answers: '
+    assert problem == ('91.7: the check itself fails, on "nothing" and 24 more answers: '
                        f"TypeError: 'LocalHandle' object is not callable (twice, line {line})")
 
 
@@ -50,11 +50,26 @@ def test_what_passes_and_should_not_and_what_should_and_does_not_is_named_once(p
     assert len(set(problems)) == len(problems) and not any("not your fault" in p for p in problems)
 
 
+@pytest.mark.parametrize("wrong, right, told", [
+    (3, 1, None), (2, 1, "2 wrong answers, 1 right one"), (4, 0, "4 wrong answers, 0 right ones"),
+    (0, 1, "0 wrong answers, 1 right one")])
+def test_an_exercise_has_three_planted_wrong_answers_and_a_right_one(planted, wrong, right, told):
+    @exercise("91.7", "Twice", points=1)
+    def twice(answer, trial):
+        close(answer.call(3), 6)
+    planted.WRONG["91.7"] = [(f"{n} times", lambda x, n=n: n * x, "too high") for n in range(3, 3 + wrong)]
+    planted.RIGHT["91.7"] = [("a sum", lambda n: n + n)] * right
+    problems = selftest(CHECKS, "planted_here", ["91.7"])
+    assert bool(problems) is bool(told) and all(f"too few answers are planted in planted_here: {told}. " in p
+                                                for p in problems), problems
+
+
 def test_the_check_that_the_page_on_adding_one_shows_is_a_sound_one(planted):
     page = (ROOT / "docs" / "adding-an-exercise.md").read_text(encoding="utf-8")
     source = re.search(r"^```python\n(from .*?)^```", page, re.MULTILINE | re.DOTALL)[1]
     exec(compile(source.replace('"2.2"', '"91.7"'), "adding-an-exercise.md", "exec"), {"__name__": __name__})
     planted.WRONG["91.7"] = [("always busy", lambda n, stages: 1, "all the time"),
-                             ("a bubble too many", lambda n, stages: n / (n + stages), "too low")]
+                             ("a bubble too many", lambda n, stages: n / (n + stages), "too low"),
+                             ("percent", lambda n, stages: 100 * n / (n + stages - 1), "too high")]
     planted.RIGHT["91.7"] = [("as it is", lambda n, stages: n / (n + stages - 1))]
     assert selftest(CHECKS, "planted_here", ["91.7"]) == []
