@@ -109,10 +109,12 @@ class Exercise:
 
 
 def ended(text: str, mark: str = ":") -> str:
-    """A title with a mark behind it; one that ends with a mark of its own keeps that.  >>> ended("Is it free?")
-    'Is it free?'
+    """A title with a mark behind it; one that asks keeps its own, and is not answered by what follows.
+
+    >>> ended("Is it free?") + " right", ended("Is it free?", ".")
+    ('Is it free? – right', 'Is it free?')
     """
-    return text if text.endswith(("?", "!")) else text + mark
+    return text + (mark if not text.endswith(("?", "!")) else " –" if mark == ":" else "")
 
 
 Check = TypeVar("Check", bound=Callable[[Any, Trial], None])

@@ -12,6 +12,7 @@ from pallas_lite.hardware import H100, TPU_V5E
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..judge.handle import Handle, close, number
 from ..judge.predict import Asked, predict
+from .formulas import known_slip
 from .kernels import insist_values, random_array, run, the_call
 
 
@@ -63,9 +64,9 @@ def array_bytes(answer: Handle, trial: Trial) -> None:
 
 @exercise("1.2", "The largest square", points=2)
 def largest_square_add(answer: Handle, trial: Trial) -> None:
-    sizes = [1199, 1200, H100.sram_bytes, TPU_V5E.sram_bytes]
+    sizes = visible = [1199, 1200, H100.sram_bytes, TPU_V5E.sram_bytes]
     if trial.hidden:
-        sizes += [12, 11]
+        sizes = [*sizes, 12, 11]
         ns = [int(n) for n in trial.rng.integers(20, 3000, 4)]
         sizes += [12 * n * n - 1 for n in ns] + [12 * n * n for n in ns] + [int(trial.rng.integers(10**4, 10**8))]
     for sram in sizes:
@@ -73,16 +74,24 @@ def largest_square_add(answer: Handle, trial: Trial) -> None:
         if number(given) != int(number(given)) and abs(number(given) - right) < 1:
             raise Wrong("n should be a whole number.", case=f"sram_bytes = {sram}", got=number(given),
                         nudge="Part of a row does not help. Which whole number still fits?")
-        slips = {
-            math.isqrt(sram // 8): "That leaves no room for the result: z lies in SRAM, too.",
-            math.isqrt(sram // 4): "That is one array. An add has x, y and z.",
-            math.isqrt(sram // 3): "Each number is a float32, which takes four bytes.",
-            math.isqrt(sram // 24): "Here each array has one place in SRAM, not two.",
-            sram // 12: "That is how many elements each array may have. A square of n × n has n² of them.",
-            right + 1: "That does not fit any more: round down.",
-        }
-        exactly(given, right, "n", slips, f"sram_bytes = {sram}",
-                "Write down the bytes of x, y and z together for some n, and compare with sram_bytes.")
+        about = "Write down the bytes of x, y and z together for some n, and compare with sram_bytes."
+        try:
+            exactly(given, right, "n", {right + 1: "That does not fit any more: round down."}, f"sram_bytes = {sram}",
+                    about)
+        except Wrong as wrong:
+            if wrong.nudge == about:
+                wrong.nudge = known_slip(answer, [(size,) for size in visible], (sram,), square_slips) or about
+            raise
+
+
+def square_slips(sram: int) -> list[tuple[float, str]]:
+    return [
+        (math.isqrt(sram // 8), "That leaves no room for the result: z lies in SRAM, too."),
+        (math.isqrt(sram // 4), "That is one array. An add has x, y and z."),
+        (math.isqrt(sram // 3), "Each number is a float32, which takes four bytes."),
+        (math.isqrt(sram // 24), "Here each array has one place in SRAM, not two."),
+        (sram // 12, "That is how many elements each array may have. A square of n × n has n² of them."),
+    ]
 
 
 @predict("1.3", "Intensity", points=3,

@@ -9,6 +9,7 @@ from ..exercise import Trial, Wrong, exercise
 from ..judge.handle import Handle, kind_of, number, so_many, word
 from ..judge.predict import Asked, predict
 from ..sandbox.inside.recorded import Record, listings
+from .formulas import known_slip
 from .kernels import block_name, how_cut, insist_blocks, insist_values, random_array, run, schedule_of, sizes, the_call
 
 AXES = {"scale": ("parallel", "parallel"), "column_sums": ("parallel", "arbitrary"), "running_sum": ("arbitrary",),
@@ -149,11 +150,12 @@ def _stage(bm: int, bn: int, bk: int) -> int:
 
 @exercise("10.4", "As deep as it goes", points=2)
 def deepest(answer: Handle, trial: Trial) -> None:
-    cases = [(64, 256, 64), (128, 128, 64), (64, 128, 32), (64, 64, 32), (16, 16, 16), (512, 512, 128)]
+    cases = visible = [(64, 256, 64), (128, 128, 64), (64, 128, 32), (64, 64, 32), (16, 16, 16), (512, 512, 128)]
     # Of (16, 16, 16), 227 stages fill the memory to the last byte.
     if trial.hidden:
-        cases += [tuple(int(n) for n in (trial.rng.choice([64, 128, 256]), trial.rng.choice([64, 128, 192, 256]),
-                                         trial.rng.choice([16, 32, 64, 128]))) for _ in range(8)]
+        cases = visible + [tuple(int(n) for n in (
+            trial.rng.choice([64, 128, 256]), trial.rng.choice([64, 128, 192, 256]),
+            trial.rng.choice([16, 32, 64, 128]))) for _ in range(8)]
     for shape in cases:
         bm, bn, bk = shape
         case, right = f"bm = {bm}, bn = {bn}, bk = {bk}", 227 * 1024 // _stage(*shape)
@@ -164,8 +166,8 @@ def deepest(answer: Handle, trial: Trial) -> None:
             wrong.case = case
             raise
         if x != right:
-            slip = next((says for f, says in DEPTHS.values() if f(*shape) == x),
-                        "" if x == int(x) else "Part of a stage is none: round down.")
+            slip = known_slip(answer, visible, shape, lambda *shape: [(f(*shape), says) for f, says in DEPTHS.values()])
+            slip = slip or ("" if x == int(x) else "Part of a stage is none: round down.")
             more = f" ({_stage(*shape) * int(x):,} bytes)" if 0 < x < 1e6 and x == int(x) else ""
             raise Wrong("That is too many: they do not fit." if x > right else "More would fit.", case=case,
                         got=f"{x:g} stage{'s' * (x != 1)}{more}",

@@ -13,9 +13,10 @@ from pallas_lite.hardware import TOY
 from pallas_lite.specs import Operand
 
 from ..exercise import Trial, Wrong, exercise
-from ..judge.handle import Handle, close, kind_of, number, so_many
+from ..judge.handle import Handle, kind_of, number, so_many
 from ..judge.predict import Asked, predict
 from ..sandbox.inside.personal import personal
+from .formulas import right_or_told
 from .naming import insist_names
 
 ENGINES = ("copy_in", "compute", "copy_out")
@@ -84,27 +85,33 @@ def earlier(plan) -> str:
     return "No stage could be earlier by itself. Give all engines the blocks in the same order."
 
 
+def utilisation_slips(n: int, stages: int) -> list[tuple[float, str]]:
+    slots = n + stages - 1
+    return [
+        (100 * n / slots, "Between 0 and 1, please: 0.75, not 75."),
+        (n / (n + stages), "Check it with one block and one stage: then the core is always busy."),
+        (n / (n + 2), "That holds for three stages, whose fill and drain take two slots together. How many do they "
+                      f"take with {many(stages, 'stage')}?"),
+        (1 / stages, "That is in turns. Overlapped, the core works on one block while others are copied."),
+        (1.0, "At both ends the core stands still: during fill, and during drain."),
+        (n / (n + 2 * (stages - 1)), "Fill and drain together have stages − 1 slots: not so many each."),
+        (slots / n, "That is the other way round."),
+        ((stages - 1) / slots, "That is the part of the bubbles."),
+        ((n - 1) / slots, "The core is busy once for each block, the first one too: blocks, and not one less."),
+        (slots, "That is how many slots there are. In how many of them is the core busy?"),
+        (n, "That is in how many slots the core is busy. How many are there?"),
+    ]
+
+
 @exercise("2.2", "Utilisation", points=1)
 def utilisation(answer: Handle, trial: Trial) -> None:
-    cases = [(1, 1), (1, 3), (6, 3), (6, 5), (100, 4)]
+    cases = visible = [(1, 1), (1, 3), (6, 3), (6, 5), (100, 4)]
     if trial.hidden:
-        cases += [(int(trial.rng.integers(2, 60)), int(trial.rng.integers(2, 9))) for _ in range(6)]
+        cases = visible + [(int(trial.rng.integers(2, 60)), int(trial.rng.integers(2, 9))) for _ in range(6)]
     for n, stages in cases:
-        right = n / (n + stages - 1)
-        slips = {
-            100 * right: "Between 0 and 1, please: 0.75, not 75.",
-            n / (n + stages): "Check it with one block and one stage: then the core is always busy.",
-            n / (n + 2): "That holds for three stages, whose fill and drain take two slots together. How many do they "
-                         f"take with {many(stages, 'stage')}?",
-            1 / stages: "That is in turns. Overlapped, the core works on one block while others are copied.",
-            1.0: "At both ends the core stands still: during fill, and during drain.",
-            n / (n + 2 * (stages - 1)): "Fill and drain together have stages − 1 slots: not so many each.",
-            (n + stages - 1) / n: "That is the other way round.",
-            1 - right: "That is the part of the bubbles.",
-        }
-        close(answer.call(n, stages), right, tolerance=1e-6, what="The utilisation",
-              slips={value: says for value, says in slips.items() if abs(value - right) > 1e-9},
-              case=f"blocks = {n}, stages = {stages}", nudge="Busy slots over all slots. Draw a small one with draw().")
+        right_or_told(answer, visible, (n, stages), n / (n + stages - 1), utilisation_slips, what="The utilisation",
+                      case=f"blocks = {n}, stages = {stages}",
+                      nudge="Busy slots over all slots. Draw a small one with draw().")
 
 
 @predict("2.3", "Enough blocks", points=2,
@@ -131,33 +138,36 @@ def enough(p) -> list[Asked]:
     ]
 
 
+def time_slips(n: int, times: list[float]) -> list[tuple[float, str]]:
+    total, slowest = sum(times), max(times)
+    return [
+        (n * total, "That is in turns. While one block is in a stage, the next may be in the stage before."),
+        (n * slowest, "The slowest stage sets the beat, but the first block has to reach it, and the last to leave "
+                      "it."),
+        (total + n * slowest, "The first block is counted twice: its slowest stage is in the sum already."),
+        ((n + len(times) - 1) * slowest, "That is as if all stages took as long as the slowest. Fill and drain are "
+                                         "made of the others."),
+        (n + len(times) - 1, "That counts time slots, as if each stage took 1 µs."),
+        (total + (n - 1) * times[len(times) // 2], "Which stage sets the beat? It need not be the middle one."),
+        (total + (n - 1) * times[0], "Which stage sets the beat? It need not be the first."),
+        (total + (n - 1) * times[-1], "Which stage sets the beat? It need not be the last."),
+        (total + (n - 1) * min(times), "Which stage sets the beat? Not the fastest: the others hold it up."),
+        (total + (n - 1), "A further block takes 1 µs only if no stage takes longer."),
+        (total + (n - 1) * total / len(times), "Not the average: the slowest stage holds all others up."),
+    ]
+
+
 @exercise("2.4", "Time of a pipeline", points=2)
 def pipeline_time(answer: Handle, trial: Trial) -> None:
-    cases = [(1, [2.0, 5.0, 0.5]), (5, [2.0, 5.0, 0.5]), (6, [3.0, 1.5, 4.0]), (5, [1.0] * 4), (7, [1.0, 2.0, 6.0])]
+    cases = visible = [(1, [2.0, 5.0, 0.5]), (5, [2.0, 5.0, 0.5]), (6, [3.0, 1.5, 4.0]), (5, [1.0] * 4),
+                       (7, [1.0, 2.0, 6.0])]
     if trial.hidden:
-        cases += [(int(trial.rng.integers(2, 40)), [int(t) / 4 for t in trial.rng.integers(1, 30, stages)])
-                  for stages in (1, 2, 3, 4, 5, 3, 3)]
+        cases = visible + [(int(trial.rng.integers(2, 40)), [int(t) / 4 for t in trial.rng.integers(1, 30, stages)])
+                           for stages in (1, 2, 3, 4, 5, 3, 3)]
     for n, times in cases:
-        total, slowest = sum(times), max(times)
-        right = total + (n - 1) * slowest
-        slips = {
-            n * total: "That is in turns. While one block is in a stage, the next may be in the stage before.",
-            n * slowest: "The slowest stage sets the beat, but the first block has to reach it, "
-                         "and the last to leave it.",
-            total + n * slowest: "The first block is counted twice: its slowest stage is in the sum already.",
-            (n + len(times) - 1) * slowest: "That is as if all stages took as long as the slowest. Fill and drain are "
-                                            "made of the others.",
-            n + len(times) - 1: "That counts time slots, as if each stage took 1 µs.",
-            total + (n - 1) * times[len(times) // 2]: "Which stage sets the beat? It need not be the middle one.",
-            total + (n - 1) * times[0]: "Which stage sets the beat? It need not be the first.",
-            total + (n - 1) * times[-1]: "Which stage sets the beat? It need not be the last.",
-            total + (n - 1): "A further block takes 1 µs only if no stage takes longer.",
-            total + (n - 1) * total / len(times): "Not the average: the slowest stage holds all others up.",
-        }
-        close(answer.call(n, times), right, "µs", tolerance=1e-6, what="The time",
-              slips={value: says for value, says in slips.items() if abs(value - right) > 1e-9},
-              case=f"blocks = {n}, times = {[f'{t:g}' for t in times]}".replace("'", ""),
-              nudge="How long for the first block, and how much later is each further one through?")
+        right_or_told(answer, visible, (n, times), sum(times) + (n - 1) * max(times), time_slips, unit="µs",
+                      what="The time", case=f"blocks = {n}, times = {[f'{t:g}' for t in times]}".replace("'", ""),
+                      nudge="How long for the first block, and how much later is each further one through?")
 
 
 LOOPS = {"a": "overlap", "b": "in turns", "c": "overlap", "d": "overlap", "e": "in turns", "f": "overlap"}

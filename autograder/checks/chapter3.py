@@ -15,7 +15,8 @@ from pallas_lite.errors import many
 from pallas_lite.hardware import TOY, Machine
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
-from ..judge.handle import Handle, close, same_array
+from ..judge.handle import Handle, same_array
+from .formulas import right_or_told
 from .kernels import contract
 from .loop_nudges import first_hazard, loop_error, the_cause
 from .naming import insist_names
@@ -170,37 +171,33 @@ def sizes(trial: Trial, visible: Iterable[int], low: int, high: int, step: int =
 
 @exercise("3.1", "The price of blocking", points=1)
 def blocking_time(answer: Handle, trial: Trial) -> None:
-    cases = [(1, 2.0, 5.0), (4, 2.0, 5.0), (7, 4.0, 0.5)]
+    cases = visible = [(1, 2.0, 5.0), (4, 2.0, 5.0), (7, 4.0, 0.5)]
     if trial.hidden:
         cases = [_telling(trial.rng) for _ in range(6)]
     for n, copy, kernel in cases:
-        right, slips = n * (copy + kernel + copy), _slips(n, copy, kernel)
-        given = answer.call(n, copy, kernel)
-        if isinstance(given, np.ndarray) and given.size == 1:
-            given = given.reshape(())
-        close(given, right, "µs", slips={k: v for k, v in slips.items() if k != right},
-              case=f"n = {n}, copy = {copy:g} µs, kernel = {kernel:g} µs",
-              nudge="Read the first picture from left to right: one block is copied in, computed on, copied out; "
-                    "then the next.")
+        right_or_told(answer, visible, (n, copy, kernel), n * (copy + kernel + copy), _slips, unit="µs", tolerance=0.01,
+                      what="Your answer", case=f"n = {n}, copy = {copy:g} µs, kernel = {kernel:g} µs",
+                      nudge="Read the first picture from left to right: one block is copied in, computed on, copied "
+                            "out; then the next.")
 
 
-def _slips(n: int, copy: float, kernel: float) -> dict[float, str]:
-    return {
-        3 * n: "That holds for 1 µs only. What if a copy takes another time, and a step of the kernel yet another?",
-        n * (copy + kernel): "That is one copy a block. What becomes of the results?",
-        2 * copy + n * kernel: "That is what it would take if the copies ran beside the kernel. Here they block.",
-        2 * copy + kernel: "That is one block. How many are there?",
-        n * max(copy, kernel): "That would need copies and kernel to run side by side. In the picture, do they?",
-        2 * n * copy: "That counts the copies only; the core takes its time, too.",
-    }
+def _slips(n: int, copy: float, kernel: float) -> list[tuple[float, str]]:
+    return [
+        (3 * n, "That holds for 1 µs only. What if a copy takes another time, and a step of the kernel yet another?"),
+        (n * (copy + kernel), "That is one copy a block. What becomes of the results?"),
+        (2 * copy + n * kernel, "That is what it would take if the copies ran beside the kernel. Here they block."),
+        (2 * copy + kernel, "That is one block. How many are there?"),
+        (n * max(copy, kernel), "That would need copies and kernel to run side by side. In the picture, do they?"),
+        (2 * n * copy, "That counts the copies only; the core takes its time, too."),
+    ]
 
 
 def _telling(rng: np.random.Generator) -> tuple[int, float, float]:
     """Numbers for which no slip gives the right answer, or another slip's."""
     while True:
         n, copy, kernel = int(rng.integers(2, 40)), int(rng.integers(1, 19)) / 4, int(rng.integers(1, 19)) / 4
-        results = sorted([n * (copy + kernel + copy), *_slips(n, copy, kernel)])
-        if len(results) == 7 and all(b > 1.03 * a for a, b in itertools.pairwise(results)):
+        results = sorted([n * (copy + kernel + copy), *(value for value, _ in _slips(n, copy, kernel))])
+        if all(b > 1.03 * a for a, b in itertools.pairwise(results)):
             return n, copy, kernel
 
 

@@ -43,20 +43,28 @@ def step_numbers(answer: Handle, trial: Trial) -> None:
         if (bad := np.argwhere(got != right)).size:
             at = tuple(map(int, bad[0]))
             raise Wrong(f"Step {right[at]}, whose grid index is {at}, gives itself another number.", case=case,
-                        got=f"{got[at]}", expected=f"{right[at]}", nudge=_step_slip(got, grid))
+                        got=f"{got[at]}", expected=f"{right[at]}", nudge=_step_slip(answer, got, grid))
         insist_made_by(call, 0, right, case)
 
 
-def _step_slip(got: np.ndarray, grid: tuple[int, int, int]) -> str:
-    (a, b, c), (n, m, k) = grid, np.indices(grid)
+def _step_slip(answer: Handle, got: np.ndarray, grid: tuple[int, int, int]) -> str:
+    """What went wrong, where it shows on this grid and on one whose three lengths differ."""
+    found = {grid: got}
+    with contextlib.suppress(AnswerFailed, Wrong):
+        found[2, 3, 4] = answer.kernel(2, 3, 4).result
     for slip, says in [
-            (n + a * (m + b * k), "That is how one would count if the first axis ran fastest. The last one does."),
-            ((n * b + m) * c + k + 1, "The first step has number 0."),
-            (n + m + k, "Those are the three indices added up. But a step of an outer loop is worth several steps."),
-            (100 * n + 10 * m + k, "Those are the digits from the page. A loop need not have ten steps."),
-            ((n * a + m) * b + k, "A run of the loop over k has c steps, so m is worth c. Which length is n worth?"),
-            (n * c + m * b + k, "n moves on after the two loops inside it have run through. How many steps is that?")]:
-        if np.array_equal(got, slip):
+            (lambda a, b, c, n, m, k: n + a * (m + b * k),
+             "That is how one would count if the first axis ran fastest. The last one does."),
+            (lambda a, b, c, n, m, k: (n * b + m) * c + k + 1, "The first step has number 0."),
+            (lambda a, b, c, n, m, k: n + m + k,
+             "Those are the three indices added up. But a step of an outer loop is worth several steps."),
+            (lambda a, b, c, n, m, k: 100 * n + 10 * m + k,
+             "Those are the digits from the page. A loop need not have ten steps."),
+            (lambda a, b, c, n, m, k: (n * a + m) * b + k,
+             "A run of the loop over k has c steps, so m is worth c. Which length is n worth?"),
+            (lambda a, b, c, n, m, k: n * c + m * b + k,
+             "n moves on after the two loops inside it have run through. How many steps is that?")]:
+        if all(np.array_equal(made, slip(*g, *np.indices(g))) for g, made in found.items()):
             return says
     return ("Before this step, how many whole runs of the loops inside have passed? Each m is worth a run of the loop "
             "over k, each n a run of both inner loops.")

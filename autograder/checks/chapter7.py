@@ -14,6 +14,7 @@ from ..exercise import Trial, Wrong, exercise
 from ..judge.handle import Handle, kind_of, number, so_many
 from ..judge.predict import Asked, predict
 from .chapter3 import FAR, contract_time, judge_loop, sizes
+from .formulas import known_slip
 from .tuning import TRIPS, largest_excess, what_helps
 
 US, MIB = 1e-6, 2**20
@@ -82,42 +83,52 @@ def time_and_bound(p) -> list[Asked]:
 
 @exercise("7.2", "The missing term", points=2)
 def missing_term(answer: Handle, trial: Trial) -> None:
-    cases = [(1, 3, 6, 1), (2, 3, 1, 6), (2, 3, 6, 1), (5, 3, 6, 4), (12, 2, 1.25, 5), (9, 0, 4, 4)]
+    cases = visible = [(1, 3, 6, 1), (2, 3, 1, 6), (2, 3, 6, 1), (5, 3, 6, 4), (3, 12, 2, 1), (12, 2, 1.25, 5),
+                       (9, 0, 4, 4)]
     if trial.hidden:
         cases = [(int(trial.rng.integers(1, 30)), *(int(q) / 4 for q in trial.rng.integers(1, 40, 3)))
                  for _ in range(20)]
         # Where two times are alike, or the port is slower by so little that the core's formula gives more, two slips
         # look alike.
         cases = [(n, a, c, s) for n, a, c, s in cases if len({a, c, s}) == 3 and (c <= s or n * (c - s) > c)]
-        cases = sorted([*cases, (1, 2.5, 7, 0.5), (17, 0, 3.25, 1), (17, 0, 1, 3.25)])
+        cases = sorted([*cases, (1, 2.5, 7, 0.5), (17, 0, 3.25, 1), (17, 0, 1, 3.25), (6, 14, 1.5, 2.5)])
     for n, alpha, copy, step in cases:
         case = f"n = {n}, alpha = {alpha:g}, copy = {copy:g}, step = {step:g} µs"
         t = stream_timeline(n, alpha, copy, step, n)
         given, right = _number(answer.call(n, alpha, copy, step), case), t.total / US
         if abs(given - right) <= 1e-6 * right:
             continue
-        pace = max(copy, step)
-        slips = [
-            (n * (alpha + copy + step), "That has nothing side by side. With slots enough, copies and steps overlap."),
-            (max(alpha + copy + n * step, alpha + n * copy),
-             "That is the larger of the two short formulas. Where the port sets the pace, what happens after the last "
-             "block has arrived?"),
-            (alpha + n * copy, "That is when the last block has arrived. It still has to be used."),
-            (alpha + copy + n * step, "That lets the core set the pace, though here the port is slower."),
-            (alpha + n * pace, "Before the first step the first block has to leave and arrive, after the last copy the "
-                               "last block is used: only one of these two is in it."),
-            (alpha + copy + step + n * pace, "That has one step too many: n − 1 of them follow the first.")]
-        nudge = next((says for value, says in slips if abs(given - value) <= 1e-6 * value),
-                     "Follow the first block from its start to the end of its step; then count what follows, and at "
-                     "which pace.")
+        nudge = known_slip(answer, visible, (n, alpha, copy, step), term_slips) or (
+            "Follow the first block from its start to the end of its step; then count what follows, and at which pace.")
         raise Wrong(f"The formula is too {'high' if given > right else 'low'} here.", case=case, got=f"{given:.6g} µs",
                     expected=f"{right:.6g} µs", timeline=t if n <= 6 else None, nudge=nudge)
 
 
+def term_slips(n: int, alpha: float, copy: float, step: float) -> list[tuple[float, str]]:
+    pace, trip = max(copy, step), alpha + copy + step
+    at_every_step = "With slots enough, the next blocks leave while the first is on its way, so α is paid once."
+    return [
+        (n * trip, "That has nothing side by side. With slots enough, copies and steps overlap."),
+        (max(alpha + copy + n * step, alpha + n * copy),
+         "That is the larger of the two short formulas. Where the port sets the pace, what happens after the last "
+         "block has arrived?"),
+        (alpha + n * copy, "That is when the last block has arrived. It still has to be used."),
+        (alpha + copy + n * step, "That lets the core set the pace. Is it always slower than the port?"),
+        (alpha + n * copy + step, "That lets the port set the pace. Is it always slower than the core?"),
+        (alpha + n * pace, "Before the first step the first block has to leave and arrive, after the last copy the "
+                           "last block is used: only one of these two is in it."),
+        (trip + n * pace, "That has one step too many: n − 1 of them follow the first."),
+        (trip + (n - 1) * max(alpha, pace), at_every_step),
+        (trip + (n - 1) * (alpha + pace), at_every_step),
+        (max(alpha + copy + n * step, alpha + n * copy + step, n * trip / 2),
+         "n·(α + X/β + Y/F)/2 is the bound of two slots. Here there are slots enough."),
+    ]
+
+
 @exercise("7.3", "The smallest depth that hides latency", points=2)
 def smallest_depth(answer: Handle, trial: Trial) -> None:
-    cases = [(0, 1000, 1000), (0, 1000, 250), (3000, 1000, 1000), (3000, 2000, 1000), (3000, 1000, 2500),
-             (5000, 1500, 500), (5000, 700, 1300)]
+    cases = visible = [(0, 1000, 1000), (0, 1000, 250), (3000, 1000, 1000), (3000, 2000, 1000), (3000, 1000, 2500),
+                       (5000, 1500, 500), (5000, 700, 1300), (10500, 1000, 1000)]
     if trial.hidden:
         cases = [(0, 800, 800), (4000, 1000, 1000), (5000, 1000, 3000)]  # round trip / pace: whole numbers
         cases += [(int(a) * 50, int(c) * 50, int(s) * 50) for a, c, s in
@@ -138,22 +149,39 @@ def smallest_depth(answer: Handle, trial: Trial) -> None:
                         nudge="Half a slot hides nothing: round up, with math.ceil." if given > 0 else
                               "Even where α is 0 a block takes up a slot: from the start of its copy to the end of its "
                               "step.")
-        depth, pace = int(given), max(copy, step)
+        depth, told = int(given), known_slip(answer, visible, (alpha, copy, step), depth_slips)
         if depth > right:
-            nudge = ("That counts the round trip at the pace of the faster part. The slower one sets the pace."
-                     if depth == math.ceil((alpha + copy + step) / min(copy, step)) and copy != step else
-                     "That counts the step, or the copy, twice: a slot is taken for α + X/β + Y/F, once each."
-                     if depth == right + 1 else "Compare with one slot less.")
             raise Wrong(f"{depth} slots hide the latency, but fewer do, too.", case=case, got=f"{depth} slots",
-                        timeline=_few(alpha, copy, step, depth), nudge=nudge)
-        trip = alpha + copy + step
-        nudge = ("Rounded down. With that many slots the core still waits a little in every round: round up."
-                 if depth == trip // pace else
-                 "A slot is not free again when its block has arrived: the kernel still has to use it."
-                 if depth in (math.ceil(alpha / pace), math.ceil((alpha + copy) / pace)) else
-                 "How long is a slot taken, from the start of the copy to the end of the step?")
+                        timeline=_few(alpha, copy, step, depth), nudge=told or "Compare with one slot less.")
+        nudge = told or "How long is a slot taken, from the start of the copy to the end of the step?"
         raise Wrong(f"With {depth} slot{'s' * (depth > 1)} the pipeline is still held up by latency.", case=case,
                     got=f"{depth} slot{'s' * (depth > 1)}", timeline=_few(alpha, copy, step, depth), nudge=nudge)
+
+
+def depth_slips(alpha: int, copy: int, step: int) -> list[tuple[float, str]]:
+    pace, trip = max(copy, step), alpha + copy + step
+    once = "a slot is taken for α + X/β + Y/F, once each."
+    busy = "A slot is not free again when its block has arrived: the kernel still has to use it."
+
+    def slots(time: float, at: float = pace) -> int:
+        return max(1, math.ceil(time / at))
+    return [
+        (trip // pace, "Rounded down. With that many slots the core still waits a little in every round: round up."),
+        (trip // pace + 1, "That is rounded down, and one more: one too many where the round trip is a whole number of "
+                           "paces. Round up."),
+        (slots(trip) + 1, "That is one more than are needed."),
+        (slots(alpha), busy),
+        (slots(alpha + copy), busy),
+        (slots(alpha + step), f"The copy takes its time, too: {once}"),
+        (slots(alpha + copy + 2 * step), f"That counts the step twice: {once}"),
+        (slots(alpha + 2 * copy + step), f"That counts the copy twice: {once}"),
+        (slots(trip, min(copy, step)), "That counts the round trip at the pace of the faster part. The slower one sets "
+                                       "the pace."),
+        (slots(trip, copy + step), "Copies and steps run side by side, so a block is done every max(X/β, Y/F), not "
+                                   "every X/β + Y/F."),
+        (slots(trip, copy), "Where the step takes longer than the copy, the step sets the pace."),
+        (slots(trip, step), "Where the copy takes longer than the step, the copy sets the pace."),
+    ]
 
 
 def _few(alpha: int, copy: int, step: int, depth: int) -> pl.Timeline | None:

@@ -2,6 +2,9 @@
 
 `WRONG[number]`: (misconception, answer, word). `RIGHT[number]`: (style, answer), other than the one in solutions/.
 """
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 
 from autograder import personal
@@ -39,6 +42,10 @@ WRONG = {
         ("slots over blocks", lambda n, s: (n + s - 1) / n, "other way round"),
         ("the part of the bubbles", lambda n, s: (s - 1) / (n + s - 1), "part of the bubbles"),
         ("whole numbers only", lambda n, s: n // (n + s - 1), "too low"),
+        ("the first block is not counted", lambda n, s: (n - 1) / (n + s - 1), "and not one less"),
+        ("the slots alone", lambda n, s: n + s - 1, "how many slots there are"),
+        ("the busy slots alone", lambda n, s: n, "How many are there?"),
+        ("one slot too many, by another way", lambda n, s: n / (n + s - 1) + (n - 1), "Busy slots over all slots"),
         ("printing is returning", lambda n, s: print(end=""), "write return"),
     ],
     "2.3": [("one number answers both", 38, "2 answers in a row"),
@@ -51,6 +58,7 @@ WRONG = {
         ("the core sets the beat", lambda n, t: sum(t) + (n - 1) * t[len(t) // 2], "the middle one"),
         ("the first stage sets the beat", lambda n, t: sum(t) + (n - 1) * t[0], "need not be the first"),
         ("the last stage sets the beat", lambda n, t: sum(t) + (n - 1) * t[-1], "need not be the last"),
+        ("the fastest stage sets the beat", lambda n, t: sum(t) + (n - 1) * min(t), "Not the fastest"),
         ("the average sets the beat", lambda n, t: sum(t) + (n - 1) * sum(t) / len(t), "average"),
         ("a stage takes a slot", lambda n, t: n + len(t) - 1, "counts time slots"),
         ("one block at a time in the core, copies are free", lambda n, t: sum(t) + n - 1, "only if no stage"),
@@ -105,7 +113,9 @@ RIGHT = {
             ("arrays", plan(np.arange(4), np.arange(4) + 1, np.arange(4) + 2)),
             ("ranges", plan(range(4), range(1, 5), range(2, 6))),
             ("two out of order, as tuples", plan((1, 0, 2, 3), (2, 1, 3, 4), (3, 2, 4, 5)))],
-    "2.2": [("counted, slot by slot", counted), ("from the bubbles", lambda n, s: 1 - (s - 1) / (n + s - 1))],
+    "2.2": [("counted, slot by slot", counted), ("from the bubbles", lambda n, s: 1 - (s - 1) / (n + s - 1)),
+            ("as a fraction", lambda n, s: Fraction(n, n + s - 1)),
+            ("in decimals", lambda n, s: Decimal(n) / (n + s - 1))],
     "2.3": [("a list of floats", [float(N), float(N + p.stages - 1)]),
             ("as an array", np.array([N, N + p.stages - 1]))],
     "2.4": [("simulated", simulated), ("the slowest for all, and the others once",

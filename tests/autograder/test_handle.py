@@ -2,6 +2,8 @@
 import io
 import json
 import struct
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -49,6 +51,12 @@ def test_arrays_survive_the_wire(dtype, shape):
 def test_what_is_not_plain_is_refused(value):
     with pytest.raises(wire.NotPlain):
         wire.encode("ok", value)
+
+
+def test_fractions_and_decimals_are_numbers():
+    assert LocalHandle([Fraction(3, 4), Decimal("0.75")]).value() == [0.75, 0.75]
+    with pytest.raises(wire.NotPlain, match="Fraction"):
+        wire.encode("ok", Fraction(10**400))
 
 
 def test_a_short_range_is_the_list_that_it_means():

@@ -7,6 +7,8 @@ Next: answers.py (the questions), ../remote.py (the trusted end), worker.py (the
 import json
 import math
 import struct
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,11 @@ def pack(value: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
         if abs(value) >= 2**63:
             raise NotPlain("a whole number beyond 64 bits")
         return value
+    if kind in (Fraction, Decimal):
+        try:
+            return float(value)
+        except (OverflowError, ValueError):
+            _refuse(value)
     if isinstance(value, np.generic):
         return pack(value.item(), arrays, depth + 1) if str(value.dtype) in DTYPES else _refuse(value)
     if isinstance(value, list):
