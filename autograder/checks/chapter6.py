@@ -18,16 +18,25 @@ from .naming import insist_names
 NOT_STARTED = ("NaN is what memory held before anybody wrote it. Whatever you combine with it stays NaN: in which "
                "step does the block start afresh? (o_ref[...] = … writes into the block; o_ref = … only gives the name "
                "to something else.)")
+STARTED_LATE = ("Only the last block that passed by is left. In the first step of its visit the block does not start: "
+                "it holds NaN still, from memory. Which program id is 0 in that step, and in no other of the visit?")
 STARTED_AGAIN = ("Only the last block that passed by is left. Does each step keep what is in the result already, as += "
                  "does? If it does, the result starts afresh too often: which axis of the grid goes through the "
                  "blocks that belong together? pl.when must ask for that one.")
+
+
+def started_again(call: KernelCall, which: int) -> str:
+    """What to say where only the last block of a visit is left: it starts late, or again and again."""
+    late = call.left_by and np.isnan(call.left_by[0][which]).any()
+    return STARTED_LATE if late else STARTED_AGAIN
 
 
 def reduced(answer: Handle, case: str, fit: str, arrays, rest, expected, limits, slips, homes, nan=NOT_STARTED,
             parts="", folds=()):
     """Runs a reduction and judges it: one call, blocks within `limits` (shape -> largest block), right values.
 
-    `expected`: an array for each output. `slips`: for each output, (what a slip would give, what to say of it).
+    `expected`: an array for each output. `slips`: for each output, (what a slip would give, what to say of it, or a
+    function of the call and the output's place that says so).
     `homes`: for each output, the block that a block of x belongs to, as a function of its index.
     `nan`: what to say where NaN, which memory holds at first, got into the result. `parts`: what should be returned.
     `folds`: for each output, what its block should hold when these blocks of x have passed by, in this order.
@@ -46,7 +55,8 @@ def reduced(answer: Handle, case: str, fit: str, arrays, rest, expected, limits,
         insist_blocks(call, block, shape, case)
     results = insist_parts(did.result, expected, parts, case) if len(expected) > 1 else [did.result]
     for which in reversed(range(len(expected))):  # a carry comes first, and what is made with it tells more
-        known = [(np.full(expected[which].shape, np.nan), nan), *slips[which]]
+        known = [(np.full(expected[which].shape, np.nan), nan),
+                 *((value, says(call, which) if callable(says) else says) for value, says in slips[which])]
         fold = folds[which] if folds else None
         try:
             insist_values(call, which, results[which], expected[which], case, slips=known,
@@ -133,7 +143,7 @@ def stack_sum(answer: Handle, trial: Trial) -> None:
         x = random_array(trial, shape)
         reduced(answer, f"x is f32{list(shape)}, bm = {bm}, bn = {bn}", how_cut("x", shape, (1, bm, bn)), [x],
                 [bm, bn], [x.sum(axis=0)], [(shape, (1, bm, bn)), (shape[1:], (bm, bn))],
-                [[(x[-1], STARTED_AGAIN), (x[0], "Only the first picture is there. What do the others do?"),
+                [[(x[-1], started_again), (x[0], "Only the first picture is there. What do the others do?"),
                   (x[1:].sum(axis=0), "The first picture is missing. In the first step, what is done first: adding, or "
                                       "starting afresh?")]], [lambda i, j, k: (j, k)],
                 folds=[lambda blocks: sum(blocks)[0]])
@@ -194,7 +204,7 @@ def column_max(answer: Handle, trial: Trial) -> None:
                   (np.abs(x).max(axis=0, keepdims=True), "That is the largest number without its sign."),
                   (x.sum(axis=0, keepdims=True, dtype=np.float64), "That is the sum of the column."),
                   (x.min(axis=0, keepdims=True), "That is the smallest number of the column."),
-                  (last, STARTED_AGAIN.replace("+=", "jnp.maximum with the old one")),
+                  (last, lambda *of: started_again(*of).replace("+=", "jnp.maximum with the old one")),
                   (first, "Only the first block counts. Do the later ones change the result?")]],
                 [lambda i, j: (0, j)],
                 folds=[lambda blocks: np.max([block.max(axis=0, keepdims=True) for block in blocks], axis=0)])

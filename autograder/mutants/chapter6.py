@@ -16,9 +16,11 @@ def f32(*shape):
 
 
 def when_first(axis, do):
-    """`pl.when` at the start of an axis; axis None: never, "always": at every step."""
+    """`pl.when` at the start of an axis; (axis,): at its end, None: never, "always": at every step."""
     if axis == "always":
         do()
+    elif isinstance(axis, tuple):
+        pl.when(pl.program_id(*axis) == pl.num_programs(*axis) - 1)(do)
     elif axis is not None:
         pl.when(pl.program_id(axis) == 0)(do)
 
@@ -194,6 +196,7 @@ WRONG = {
         ("the first axis is the one to ask", stack(start=0), "Which axis"),
         ("the second axis is the one to ask", stack(start=1), "first wrong step: step 1, slot 0 of o"),
         ("start at every step", stack(start="always"), "starts afresh too often"),
+        ("start at the last step", stack(start=(2,)), "does not start: it holds NaN"),
         ("what was added before the start is kept", stack(order=("add", "start")), "what is done first"),
         ("a new name for the block starts it", stack(zeros=name_zeros), "only gives the name"),
         ("each step writes its picture", stack(keep=False), "as += does"),
@@ -221,6 +224,7 @@ WRONG = {
         ("the lowest float16 is low enough", columns(first=-65504.0), "loses against"),
         ("no number has a sign", columns(combine=lambda old, x: jnp.maximum(old, jnp.abs(x).max(0, keepdims=True))),
          "without its sign"),
+        ("start at the last step", columns(start=(1,)), "does not start: it holds NaN"),
         ("max takes two arrays", columns(combine=lambda old, x: jnp.max(old, x)), "jnp.maximum"),
         ("memory is a good start", columns(start=None), "what memory held"),
         ("the outer axis is the one to ask", columns(start=0), "starts afresh"),

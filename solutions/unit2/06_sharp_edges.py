@@ -586,7 +586,7 @@ for kernel in times_zero_kernel, where_kernel:
 # True and False, XLA makes a `where` when it compiles your call, and hides the NaN. The checks take it as written.)
 #
 # ### Exercise 6.6 · A mean with a tail
-# The mean of each row, where the blocks do not divide the rows.
+# The mean of each row, where the blocks do not divide the rows. The kernel does all of it, the division too.
 
 # %% exercise="6.6"
 def row_means(x: jax.Array, bm: int, bn: int) -> jax.Array:
