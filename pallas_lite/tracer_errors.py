@@ -26,8 +26,8 @@ SLIPS = (  # the first that fits: JAX's error, and words of its text; what happe
     (jax.errors.TracerArrayConversionError, "", "NumPy needs a value here, and gets one that only a running step has. "
      "Use the function of the same name in jax.numpy."),
     (jax.errors.ConcretizationTypeError, "axis argument", "the axis of jnp.max, jnp.sum and their like is fixed while "
-     "the kernel is traced, and here it is a value that only a running step has. Their second argument is the axis; of "
-     "two arrays, jnp.maximum(a, b) and jnp.minimum(a, b) take the larger and the smaller of each two numbers."),
+     "the kernel is traced, and here it is a value that only a running step has. Of two arrays, jnp.maximum and "
+     "jnp.minimum choose for each number."),
     (jax.errors.ConcretizationTypeError, "", "Python needs a number here, for int() or float(), and gets a value that "
      "only a running step has. Convert with value.astype(jnp.int32); an index may stay as it is: x_ref[i]."),
     (IndexError, "static", "a slice a:b has bounds that only a running step has. Slice the ref, "

@@ -3,26 +3,21 @@
 A kernel with copies of its own is judged by its schedule, as the loops of chapter 3: what it did is taken as plain
 events; hazards, provenance, copies and time are found here.
 """
-import math
-import re
 from dataclasses import replace
-from itertools import pairwise
 
-from pallas_lite import Hazard, Schedule, Timeline, cdiv, provenance, timeline, verify
+from pallas_lite import Schedule, provenance, timeline, verify
 from pallas_lite.engines.record import record
 from pallas_lite.errors import PallasLiteError
 from pallas_lite.hardware import TOY, TPU_V5E
 from pallas_lite.lowering.tiles import check as insist_tiles
 from pallas_lite.lowering.tiles import tiled_bytes
 from pallas_lite.schedule import OperandInfo
-from pallas_lite.specs import Operand
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..judge.handle import Handle, same_array
 from ..judge.predict import Asked, predict
 from .kernels import contract, how_cut, insist_values, operands_of, own_copies, random_array, run, sizes, the_call
 from .naming import insist_names
-from .tuning import Choice, largest_excess, what_helps
 
 MiB = 2**20
 BLOCK = 8 * 128 * 4  # bytes of a block in exercise 9.2
@@ -91,7 +86,7 @@ def double_buffer(answer: Handle, trial: Trial) -> None:
         # A slot that is sent out and never written: where another one was written instead, that is the cause of all.
         if hazards := sorted(verify(schedule), key=lambda h: (h.kind, h.operand) != ("uninitialised", "o_vmem")):
             told = "".join(call.hazards[:1])  # knows the lines and semaphores
-            nudge = told if "share semaphore" in told else _nudge(schedule, hazards[0], n)
+            nudge = told if "share semaphore" in told else NUDGES.get(hazards[0].kind, hazards[0].mend)
             raise Wrong(f"The kernel has a hazard: {hazards[0].kind}.", case=case, schedule=schedule, hazard=hazards,
                         nudge=nudge)
         if call.hazards:
@@ -118,28 +113,9 @@ NUDGES = {
                      "sent out.",
     "overwrite in flight": "The slot is still being sent out, or filled, when it is written again. Which wait should "
                            "stand before this?",
+    "never waited": "Each start needs one wait. After the last step a copy is still under way: only an epilogue can "
+                    "wait for it.",
 }
-
-
-def _nudge(schedule: Schedule, hazard: Hazard, n: int) -> str:
-    """What to say of a hazard, as far as this schedule shows where it comes from."""
-    first = hazard.events[0] if hazard.events else 0
-    before = schedule.events[:first]
-    ran, sent = (sum(e.verb == verb for e in before) for verb in ("run", "copy_out_start"))
-    if hazard.kind == "never waited" and hazard.operand == "x_vmem":
-        return ("Each start needs one wait, those of copies in as well: copy_in(i).wait() in every step, before the "
-                "kernel reads the slot.")
-    if hazard.kind == "never waited":
-        (block,) = schedule[first].block
-        return (f"Each start needs one wait, and the copy out of block {block} has none. " + (
-            "It is the last: after the last step it is still under way, and only an epilogue can wait for it."
-            if block == n - 1 else "A later step can wait for it, or the epilogue. Which line should?"))
-    if hazard.kind == "uninitialised" and hazard.operand == "o_vmem" and ran <= sent:
-        after = next((e for e in schedule.events[first:] if e.verb == "run"), None)
-        if after and after.slots[1] == hazard.slot:
-            return ("The copy out starts before the kernel has written its slot: the slot is the right one, the order "
-                    "is not.")
-    return NUDGES.get(hazard.kind, hazard.mend)
 
 
 def blocks_of(n: int) -> str:
@@ -214,49 +190,22 @@ def in_tiles(answer: Handle, trial: Trial) -> None:
             try:
                 insist_tiles("kernel", operand)
             except PallasLiteError as error:
-                says = re.sub(r"pad the array to \d+ \w+, or ", "", str(error).partition(": ")[2])  # it may not
-                raise Wrong("The compiler refuses the blocks.", case=case, got=says,
+                raise Wrong("The compiler refuses the blocks.", case=case, got=str(error).partition(": ")[2],
                             nudge=f"Of {n} columns, a copy may take whole multiples of 128 or all {n}; "
                                   "of rows, multiples of 8.") from None
         taken = sum(tiled_bytes((x.depth, *x.block_shape), x.dtype) for x in operands)
         if taken > TPU_V5E.sram_bytes:
             raise Wrong("The slots do not fit.", case=case, got=f"{taken / MiB:.4g} MiB of VMEM, in whole tiles",
                         expected=f"at most {TPU_V5E.sram_bytes / MiB:g} MiB",
-                        nudge=f"Fewer rows in a block. Count {sum(x.depth for x in operands)} slots, of x and o "
-                              "together, and columns rounded up to 128.")
+                        nudge="Fewer rows in a block. Count two slots for each of two operands, and columns rounded "
+                              "up to 128.")
         t = timeline(record(call.steps, operands, float(sizes(call.outputs[0])[0] * n)), TPU_V5E)
         limit = 1.2 * 2 * x.nbytes / TPU_V5E.beta
         if t.total > limit:
             raise Wrong("It compiles, but it is too slow.", case=case, got=f"{t.total * 1e6:.1f} µs, {t.bound}-bound",
                         expected=f"at most {limit * 1e6:.1f} µs",
-                        nudge=f"{call.steps} steps. {_why_slow(t, operands)}")
+                        nudge=f"{call.steps} steps. " + (
+                            "Small blocks drown in latency: two slots keep two copies on the way, no more. Take more "
+                            "rows." if t.bound == "latency" else
+                            "Are bytes copied more than once, or with one slot only?"))
         insist_values(call, 0, did.result, 2 * x, case)
-
-
-def _why_slow(t: Timeline, operands: list[Operand]) -> str:
-    """What holds the copies up, and what helps, as far as the model tells it of these blocks."""
-    x, depth = operands[0], min(operand.depth for operand in operands)
-    for operand in operands:
-        blocks = math.prod(map(cdiv, operand.shape, operand.block_shape))
-        if (copies := 1 + sum(a != b for a, b in pairwise(operand.blocks))) > blocks:
-            return f"{operand.name} has {blocks} blocks, and {copies} are copied: some of them more than once."
-    if depth == 1:
-        return "With one slot, a copy waits until the block before it has been used."
-    (m, n), rows = x.shape, x.block_shape[0]
-    cause, above = largest_excess(t)
-    says = (f"It is latency-bound: {depth} slots keep {depth} copies on the way, no more." if t.bound == "latency" else
-            f"The largest cause above the bounds is {cause}, {above * 1e6:.1f} µs"
-            f"{': copies in come too late, behind copies out' * (cause == 'port queue')}.")
-    if any(operand.block_shape != (rows, n) or operand.depth != depth for operand in operands):
-        return says
-
-    def seconds(choice: Choice) -> float:
-        rows, depth = choice
-        cut = [replace(operand, depth=depth, block_shape=(rows, n), blocks=[(i, 0) for i in range(cdiv(m, rows))])
-               for operand in operands]
-        return timeline(record(cdiv(m, rows), cut, float(rows * n)), TPU_V5E).total
-
-    def may(choice: Choice) -> bool:
-        rows, depth = choice
-        return rows % 8 == 0 and len(operands) * tiled_bytes((depth, rows, n), x.dtype) <= TPU_V5E.sram_bytes
-    return f"{says} {what_helps((rows, depth), ('block height',), seconds, may)[0]}".strip()

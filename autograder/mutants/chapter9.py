@@ -86,26 +86,6 @@ def early_wait(n, copy_in, copy_out, compute):
         copy_out(i).wait()
 
 
-def one_part_else(in_wait=lambda i, n: True, out_first=False, out_wait=lambda i: i > 0):
-    """The right loop with one part replaced: which waits there are, and whether a copy out starts before compute."""
-    def body(n, copy_in, copy_out, compute):
-        copy_in(0).start()
-        for i in range(n):
-            if i + 1 < n:
-                copy_in(i + 1).start()
-            if in_wait(i, n):
-                copy_in(i).wait()
-            if out_first:
-                copy_out(i).start()
-            compute(i)
-            if not out_first:
-                copy_out(i).start()
-            if out_wait(i):
-                copy_out(i - 1).wait()
-        copy_out(n - 1).wait()
-    return buffered(body)
-
-
 def no_epilogue(n, copy_in, copy_out, compute):
     copy_in(0).start()
     for i in range(n):
@@ -232,11 +212,6 @@ WRONG = {
         ("the next copy can start when this step is done", buffered(late_start), "before you wait"),
         ("a copy out is waited for where it is started", buffered(early_wait), "one block later"),
         ("the loop waits for all", buffered(no_epilogue), "never waited"),
-        ("a kernel that reads waits by itself", one_part_else(in_wait=lambda i, n: False), "copies in as well"),
-        ("the last block needs no wait", one_part_else(in_wait=lambda i, n: i + 1 < n), "copies in as well"),
-        ("the epilogue waits for all", one_part_else(out_wait=lambda i: False),
-         "the copy out of block 0 has none. A later step"),
-        ("a copy out may start at once", one_part_else(out_first=True), "the order is not"),
         ("the loop fetches the first block, too", buffered(no_prologue), "needs a start before it"),
         ("a start is enough", buffered(compute_first), "read before wait"),
         ("there is always a next block", buffered(no_guard), "when there is no next block"),
@@ -268,8 +243,6 @@ WRONG = {
         ("128 columns always fit", tiled(lambda m, n: (512, 128)), "cuts a tile"),
         ("rows need no tiles", tiled(lambda m, n: (100, n)), "multiples of 8"),
         ("the smallest tile is the best", tiled(lambda m, n: (8, n)), "latency"),
-        ("64 rows are many", tiled(lambda m, n: (64 if n == 1200 else 32, n)), "one more slot gains most"),
-        ("two slots are always enough", tiled(lambda m, n: (32, n)), "2 slots keep 2 copies on the way"),
         ("larger is always better", tiled(lambda m, n: (m, n)), "do not fit"),
         ("columns take what they have", tiled(lambda m, n: (408 if n == 1200 else 512, n)), "do not fit"),
         ("one slot saves room", tiled(lambda m, n: (256, n), depth=1), "too slow"),

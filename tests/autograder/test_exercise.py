@@ -217,9 +217,9 @@ def test_result_without_points_shows_none():
     assert Result("1.1", "", 0.0, 0.0, "broken", "x").heading == "! Exercise 1.1: could not be checked"
 
 
-def test_a_title_that_asks_keeps_its_mark():
+def test_a_title_that_asks_keeps_its_mark_and_is_not_answered():
     asks = Result("10.1", "Parallel or sequential?", 0.0, 2.0, "not done", "")
-    assert asks.heading == "… Exercise 10.1 · Parallel or sequential? not done yet (0 of 2 points)"
+    assert asks.heading == "… Exercise 10.1 · Parallel or sequential? – not done yet (0 of 2 points)"
     plain = Result("8.1", "Matmul", 3.0, 3.0, "right", "")
     assert plain.heading == "✓ Exercise 8.1 · Matmul: right (3 of 3 points)"
 

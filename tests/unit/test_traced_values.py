@@ -22,7 +22,10 @@ SHAPE = ("a shape is fixed while the kernel is traced, and in this one is a valu
          "the whole block and choose: jnp.where(condition, value, other).")
 SOME = ("Python needs a value here, and gets one that only a running step has. Choose with jnp.where(condition, a, b), "
         "branch with @pl.when(condition), loop with pl.loop(0, n).")
+AXIS = ("the axis of jnp.max, jnp.sum and their like is fixed while the kernel is traced, and here it is a value that "
+        "only a running step has. Of two arrays, jnp.maximum and jnp.minimum choose for each number.")
 SLIPS = [
+    (lambda x, i: jnp.max(x[...], i * x[...]), AXIS), (lambda x, i: x[...].sum(i * x[...]), AXIS),
     (lambda x, i: x[...][i:i + 2], "a slice a:b has bounds that only a running step has. Slice the ref, "
      "x_ref[pl.ds(start, size)], or a value with jax.lax.dynamic_slice_in_dim(value, start, size)."),
     (lambda x, i: x[...][pl.ds(i, 2)], "pl.ds slices a ref, and this is a value. Read x_ref[pl.ds(start, size)], or "

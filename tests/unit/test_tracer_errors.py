@@ -94,14 +94,6 @@ def makes_a_float(x_ref, o_ref):
     o_ref[...] = x_ref[...] * float(x_ref[0])
 
 
-@says("WHERE: the axis of jnp.max, jnp.sum and their like is fixed while the kernel is traced, and here it is a value "
-      "that only a running step has. Their second argument is the axis; of two arrays, jnp.maximum(a, b) and "
-      "jnp.minimum(a, b) take the larger and the smaller of each two numbers.",
-      "o_ref[...] = jnp.max(o_ref[...], x_ref[...])")
-def takes_max_for_maximum(x_ref, o_ref):
-    o_ref[...] = jnp.max(o_ref[...], x_ref[...])
-
-
 @says("WHERE: a mask selects as many elements as only a running step knows. Take the whole block and choose: "
       "jnp.where(mask, new, old).", "o_ref[0] = x_ref[...][x_ref[...] > 3].sum()")
 def selects_by_a_mask(x_ref, o_ref):
