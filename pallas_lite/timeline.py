@@ -111,22 +111,6 @@ class Timeline:
         return f"✗ hangs at {self.times[lost[0]] / unit:.4g} {name} modelled" if len(lost) else ""
 
     @property
-    def overlaps(self) -> bool:
-        """Is any copy under way while the core computes?"""
-        copies = self.play.copy == np.arange(len(self.play.copy))
-        starts = np.array(self.times)[copies]
-        ends, near = starts + self.play.seconds[copies] + self.machine.alpha, 1e-9 * self.total
-        before = np.searchsorted(self.runs + self.step_seconds, starts + near, "right")  # steps that are over by then
-        return bool((before < np.searchsorted(self.runs, ends - near, "left")).any())
-
-    @property
-    def result(self) -> str:
-        """How long it takes and how busy the core is, or when it hangs, in the words of a picture's title."""
-        unit, name = unit_of(self.total)
-        time = f"{self.total / unit:.4g} {name} modelled, core busy {self.utilisation:.0%}"
-        return f"{self.hangs}; drawn as if it went on" if self.hangs else time
-
-    @property
     def hbm_bytes(self) -> dict[str, int]:
         """Bytes that the copies move: in, out and in total."""
         return self.schedule.hbm_bytes

@@ -178,7 +178,11 @@ class DerivationStepper(Explorer):
         pairs = [(self._best(order, self._seconds(self.order))[0], line, to) for line, (to, order) in first.items()]
         saved, line, to = max(pairs, default=(0.0, 0, 0))
         if not saved:
-            return self._say("No move makes it faster, nor two together. Another slot might: try the depth.")
+            t = self.timeline
+            full = t.total - t.fill - t.drain <= t.busy * (1 + 1e-9)  # then slots have nothing to gain either
+            return self._say("The core never waits from the first step to the last: no move makes it faster, nor would "
+                             "another slot." if full else
+                             "No move makes it faster, nor two together. Another slot might: try the depth.")
         self._go(moved(self.order, line, to), to)
         return self._say("This saves nothing yet: it opens the way for the next move.")
 

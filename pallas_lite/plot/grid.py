@@ -252,7 +252,7 @@ def _frame(ax: Axes, sheets: Sheets) -> None:
     for lead, (left, top) in sheets.corners.items():
         if lead:
             name = f"{x.array}[{', '.join(map(str, lead))}, …]"
-            ax.text(left, top + sheets.gaps[1] * 0.81, name, fontsize=9, va="top")
+            ax.annotate(name, (left, top + sheets.reach[1]), (0, -3), textcoords="offset points", fontsize=9, va="top")
 
 
 def _title(what, schedule, x: OperandInfo, visits: list[Visit], step: int | None, lit: Visit | None) -> str:

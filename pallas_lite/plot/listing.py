@@ -10,7 +10,7 @@ from ..schedule import IN_WAIT, OUT_WAIT
 from ..timeline import Timeline, unit_of
 from ..verify import Hazard
 from .look import PALETTE, box, ink_of
-from .timeline import plot_timeline, visits
+from .timeline import plot_timeline, result, visits
 
 LETTER, HIGH = 0.072, 0.165  # inches of a letter and of a line, at 8.5 points
 POINTS = 8.5
@@ -61,7 +61,7 @@ def plot_listing(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Ha
         ax = figure.add_axes((0.005, 0.05 / high, left / 9, 1 - 0.1 / high))
         beside = figure.add_axes(((left + 0.75) / 9, 1 - 1.85 / high, (9 - left - 0.85) / 9, 1.6 / high))
         # No bound: whoever derives a pipeline has not met them yet.
-        title = f"{timeline.schedule.name} on {timeline.machine.name}: {timeline.result}"
+        title = f"{timeline.schedule.name} on {timeline.machine.name}: {result(timeline)}"
         plot_timeline(timeline, beside, hazards=hazards[:1], title=title, fold=12, selected=selected, limit=limit)
         if len(beside.get_xlabel()) * 0.066 > 9 - left - 0.65:  # it would be cut off where the page ends
             beside.set_xlabel(beside.get_xlabel().replace(" · ", "\n", 1), fontsize=9)

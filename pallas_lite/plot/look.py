@@ -78,8 +78,9 @@ class Label(Text):
 
     def fit(self, wide: float, high: float) -> bool:
         """Choose size and direction for a box of so many points; False if the text has no room."""
-        text, size, turn = self.whole, 8.0, 0
-        if wide <= 0.68 * size * (len(text) + bool(self.get_bbox_patch())):  # hatching shall be seen beside it
+        text, turn, letters = self.whole, 0, len(self.whole) + bool(self.get_bbox_patch())  # hatching is seen beside it
+        size = next((s for s in (8.0, 6.5) if wide > 0.68 * s * letters), 0)
+        if not size:
             if not self.upright or wide < 8.7:
                 return False
             close = text.replace(", ", ",")

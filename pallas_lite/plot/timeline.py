@@ -61,7 +61,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     part = f"steps {steps[0]} to {steps[-1]} of {of:,} · " if steps is not None and len(steps) < of else ""
     ax.set_xlabel(f"{part}modelled time ({name}) · {KEY}{bar}", fontsize=9)
     bound = "" if timeline.hangs else f", {timeline.bound}-bound"
-    ax.set_title(title if title is not None else f"{schedule.name}: {timeline.result}{bound}", fontsize=10, loc="left")
+    ax.set_title(title if title is not None else f"{schedule.name}: {result(timeline)}{bound}", fontsize=10, loc="left")
     return ax
 
 
@@ -90,6 +90,22 @@ def height(lane: str) -> int:
     return len(LANES) - 1 - LANES.index(lane)
 
 
+def result(t: Timeline) -> str:
+    """How long it takes and how busy the core is, or when it hangs, for a title."""
+    unit, name = unit_of(t.total)
+    return (f"{t.hangs}; drawn as if it went on" if t.hangs else
+            f"{t.total / unit:.4g} {name} modelled, core busy {t.utilisation:.0%}")
+
+
+def overlaps(t: Timeline) -> bool:
+    """Is any copy under way while the core computes?"""
+    number, near = np.flatnonzero(t.play.copy == np.arange(len(t.play.copy))), 1e-9 * t.total
+    starts = np.array(t.times)[number]
+    ends = starts + t.play.seconds[number] + t.machine.alpha
+    before = np.searchsorted(t.runs + t.step_seconds, starts + near, "right")  # steps that are over by then
+    return bool((before < np.searchsorted(t.runs, ends - near, "left")).any())
+
+
 def edges(t: Timeline, unit: float) -> list[float]:
     """Where each step begins, and the last one ends, in units; fill and drain belong to the first and the last."""
     return [0.0, *(t.runs[1:] / unit).tolist(), (t.total or unit) / unit]
@@ -106,7 +122,7 @@ def _phases(t: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, shaded: bool
     letter = 5.6 * np.ptp(ax.get_xlim()) / (72 * ax.bbox.width / ax.figure.dpi)  # a narrow one's name needs more room
     filled = max(filled, start + 4 * letter) if filled > start else filled
     draining = min(draining, end - 5 * letter) if end > draining else draining
-    for name, left, right in (("fill", start, filled), ("steady state" * t.overlaps, filled, draining),
+    for name, left, right in (("fill", start, filled), ("steady state" * overlaps(t), filled, draining),
                               ("drain", draining, end)) if shaded else ():
         if name and right > left:
             label(ax, name, box(left, right - left, len(LANES) - 0.33, 0.1), upright=False, color=ink.soft)

@@ -124,11 +124,12 @@ plt.show()
 
 # %% [markdown]
 # Look for the addition! It is the hairline in the lane of the core. All the rest of its time the core waits (hatched)
-# for copies. They are made by **DMA** engines, machines beside the core that do nothing but copy: steps 1 and 5.
+# for copies. They are made by **DMA** engines, machines beside the core that do nothing but copy: steps 1 and 5. The
+# colours, four in turn, tell blocks apart: each is one **visit** of a block, from its way in to its way out.
 #
 # The picture is *modelled*: nothing has run on a TPU. The model has three numbers, and they will stay with you:
 #
-# - **α**, the **latency**: how long a byte travels from one memory to the other (the thin lines at the end of copies);
+# - **α**, the **latency**: how long a byte travels from one memory to the other (the thin bars after copies);
 # - **β**, the **bandwidth**: how many bytes a second leave the HBM;
 # - **F**: how many operations a second the core can do.
 #

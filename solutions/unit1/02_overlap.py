@@ -106,7 +106,7 @@ check("2.1", plan)
 # Look at the overlapped picture again. It has three parts:
 #
 # - **fill**: the first block is on its way in, and the core has nothing to do yet;
-# - **steady state**: every stage works, each on another block;
+# - **steady state**: the core works, and copies of other blocks are under way; in turns, there is none;
 # - **drain**: the last block is on its way out.
 #
 # Time slots in which the core stands still are called **bubbles**. **Predict:** with 100 blocks in place of 6, how many

@@ -44,7 +44,7 @@ pl.show(blocking, 4, depth=1)
 # what it is, if A holds 10, 20, 30, 40 and the kernel adds 1. Then comes what the program did as a table, to be read
 # row by row. Below, on the left, is the same as a list, in order: before each line stand its line in the cell above
 # (Esc, then Shift+L, numbers the lines there), and the modelled time at which a copy or a step starts, or a wait ends.
-# On the right is the same over time: a colour for each block, fill and drain in grey.
+# On the right is the same over time: four colours for the blocks, in turn, fill and drain in grey.
 #
 # The obvious cure is a faster core. **Predict:** with a core *ten times* as fast, how long does the loop take?
 
@@ -322,9 +322,9 @@ pl.derivation_stepper(4)
 # With a single slot 9 µs are the least, as in exercise 3.2: a copy in and a step need the same slot of X, so they take
 # turns.
 #
-# Where did each line come to rest? A start of a copy in stands just behind the step that reads its slot before. A wait
-# for a copy out stands just before the step that writes its slot anew. That is no accident: it is rule 3, twice. Now
-# write it as a loop, one move after the other.
+# Where did each line come to rest? A start of a copy in stands behind the step that reads its slot before, with no
+# other step between. A wait for a copy out stands so before the step that writes its slot anew. That is no accident: it
+# is rule 3, twice. Now write it as a loop, one move after the other.
 #
 # ### Exercise 3.4 · Hoist the starts
 # Start the copy of block i + 1 before step i runs, and let each copy out block as before. **Predict first:** how many
@@ -515,7 +515,7 @@ check("3.6", double_buffer)
 # ## More slots
 #
 # Is two always enough? Move the HBM farther away: each copy now takes another 3 µs, its *latency* α, before it
-# arrives. In the picture, that is the thin line after the copy's box. (The port is free meanwhile, so several copies
+# arrives. In the picture, that is the thin bar after the copy's box. (The port is free meanwhile, so several copies
 # can be on their way.) Eight blocks, the same loop:
 
 # %%

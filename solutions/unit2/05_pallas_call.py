@@ -233,8 +233,8 @@ for b in 128, 256, 512, 1024:
 
 # %% [markdown]
 # The smallest block loses badly, and the largest does not fit. Between them it hardly matters. See why, on a smaller
-# array: the first few µs, to the same scale. The line behind a copy is its latency α: the time from leaving the HBM to
-# arriving (for v5e our assumption, since makers seldom publish it). Copies in and out share one port.
+# array: the first few µs, to the same scale. The thin bar after a copy is its latency α: the time from leaving the HBM
+# to arriving (for v5e our assumption, since makers seldom publish it). Copies in and out share one port.
 
 # %%
 small = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)  # .trace needs shapes only, no values

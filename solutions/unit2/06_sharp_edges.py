@@ -14,6 +14,7 @@ import warnings
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
+import numpy as np
 from jax.experimental import pallas as real_pl
 from jax.experimental.pallas import tpu as pltpu
 
@@ -52,8 +53,9 @@ x = jnp.array([10.0, 30.0])
 show_slots(twice.trace(x).schedule, "x", title="the slots of x: which block is where")
 
 # %% [markdown]
-# Time runs to the right, a row is a slot. A hatched box is a copy on its way, a coloured box a block in use; the dark
-# bar at its foot says when the kernel runs on it. Grey means: nobody needs this any more, and nobody has cleared it.
+# Time runs to the right, a row is a slot. A hatched box is a copy on its way, a coloured box a block in use, in
+# another colour each time that one comes; the dark bar at its foot says when the kernel runs on it. Grey means: nobody
+# needs this any more, and nobody has cleared it.
 #
 # x holds 10 and 30. The kernel doubles its input, in place, and then copies it to the output. **Predict** the five
 # numbers of the result, and what `x` holds afterwards.
@@ -175,7 +177,7 @@ else:
     result = broken_sum(stack, 256, 256, **eight)(stack)
     hit = (result[0, 0], result[-1, -1]) == (my_first, my_last)
     print(f"your guess: {my_first} … {my_last}, {'right to the digit' if hit else 'not quite'}\n")
-    print(result)
+    print(np.asarray(result))
     print(f"\none number of each block:\n{result[::256, ::256]}")
 
 # %% [markdown]
@@ -317,7 +319,7 @@ for name, pictures, start in variants:
 for name, pictures, start in ("both faults", 0, None), ("fault 3", 2, 0), ("no fault", 2, 2):
     print("---", name)
     result = sums(small, 8, 8, pictures, start)(small)
-print(result)
+print(np.asarray(result))
 
 # %% [markdown]
 # Two different reports: an output block that is *written again after it was left* (the axis), and a result that

@@ -412,7 +412,7 @@ _, ax = plt.subplots(figsize=(9, 2.6), layout="constrained")
 micros = [seconds * 1e6 for seconds in layer.values()]
 bars = ax.barh(list(layer), micros, color="#56B4E9", edgecolor="#222222")
 slowest = max(layer.values())
-labels = [f"{seconds * 1e6:.0f} µs: {slowest / seconds:.1f} times as fast"
+labels = [f"{seconds * 1e6:.0f} µs" + f": {slowest / seconds:.1f} times as fast" * (seconds < slowest)
           for seconds in layer.values()]
 ax.bar_label(bars, labels, padding=4, fontsize=9)
 ax.axvline(arithmetic * 1e6, color="#222222", lw=1, ls="--")

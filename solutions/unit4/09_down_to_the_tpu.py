@@ -104,9 +104,9 @@ start = text.index("loop: copy_in_wait(x)")
 print(brief(re.search(r".*tpu\.wait_dma.*", text[start:])[0]))
 
 # %% [markdown]
-# (`wait_dma2` is how Mosaic spells `wait_dma` today.) A semaphore, and two windows to say how many *bytes* to wait for.
-# **A wait does not name a copy.** If another copy put its bytes there first, the wait is content. Keep that in mind; it
-# will bite us below.
+# (Some versions of Mosaic spell it `wait_dma`, others `wait_dma2`.) A semaphore, and two windows to say how many
+# *bytes* to wait for. **A wait does not name a copy.** If another copy put its bytes there first, the wait is content.
+# Keep that in mind; it will bite us below.
 #
 # ### Exercise 9.1 · Count before you read
 # The kernel subtracts a part of `row` from every block of x (chapter 5). Sizes and depths are your own.

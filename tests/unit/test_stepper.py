@@ -75,7 +75,7 @@ def test_better_moves_lead_from_blocking_to_the_double_buffer(steps, depth, micr
     game = pl.derivation_stepper(steps, depth)
     total = game.timeline.total
     for _ in range(30):
-        if game.better().details.endswith("try the depth."):
+        if "o move makes it faster" in game.better().details:
             break
         assert not game.hazards and game.timeline.total <= total
         total = game.timeline.total
@@ -83,6 +83,19 @@ def test_better_moves_lead_from_blocking_to_the_double_buffer(steps, depth, micr
     assert total == pytest.approx(micros * 1e-6)
     params = pl.InterpretParams(dma_execution_mode="random")
     assert np.array_equal(pl.execute(game.schedule, game.blocks, params=params), 10.0 * np.arange(1, steps + 1) + 1)
+
+
+@pytest.mark.parametrize("depth, might", [(1, True), (2, False), (3, False)])
+def test_another_slot_is_named_only_where_one_may_help(depth, might):
+    def best(depth):
+        game = pl.derivation_stepper(4, depth)
+        while "o move makes it faster" not in game.better().details:
+            pass
+        return game
+    game = best(depth)
+    assert ("Another slot might: try the depth." in game.details) == might
+    assert ("never waits from the first step to the last" in game.details) != might
+    assert (best(depth + 1).timeline.total < game.timeline.total * (1 - 1e-9)) == might
 
 
 def test_an_order_is_recorded_as_the_loop_written_by_hand_is(game):

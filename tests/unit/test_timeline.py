@@ -16,7 +16,7 @@ from pallas_lite.engines.record import record
 from pallas_lite.hardware import TOY, Machine
 from pallas_lite.plot import PALETTE
 from pallas_lite.plot.look import Label
-from pallas_lite.plot.timeline import height, visits
+from pallas_lite.plot.timeline import height, overlaps, visits
 from tests.unit import loops
 from tests.unit.drawn import boxes
 from tests.unit.test_pipeline import operand, pipelines
@@ -233,10 +233,10 @@ def test_a_timeline_hangs_exactly_where_the_verifier_says_so(case):
 
 
 def test_a_steady_state_is_only_where_a_copy_is_under_way_while_the_core_computes():
-    for loop, depth, overlaps in ((loops.blocking, 1, False), (loops.rolled, 2, True)):
+    for loop, depth, overlapped in ((loops.blocking, 1, False), (loops.rolled, 2, True)):
         for machine in TOY, TOY.with_(alpha=3 * US), TOY.with_(flops=7e9):
             t = pl.timeline(pl.record(loop, 6, depth=depth), machine)
-            assert t.overlaps == overlaps == ("steady state" in texts(pl.plot_timeline(t)))
+            assert overlaps(t) == overlapped == ("steady state" in texts(pl.plot_timeline(t)))
 
 
 def test_fill_and_drain_have_names_also_where_they_are_narrow():
