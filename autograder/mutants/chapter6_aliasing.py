@@ -32,6 +32,14 @@ def safe_by_a_dict(reads, writes):
     return np.bool_(all(written.get(block, s) not in (s - 1, s - 2) for s, block in enumerate(reads)))
 
 
+def once(pick):
+    """Looks at one of the steps that read a block."""
+    def aliasing_is_safe(reads, writes):
+        return not any(t < pick([s for s, r in enumerate(reads) if r == w]) < t + 3
+                       for t, w in enumerate(writes) if w in reads)
+    return aliasing_is_safe
+
+
 WRONG = {
     "6.8": [
         ("sharing is always safe", lambda reads, writes: True, "you call it safe"),
@@ -45,6 +53,15 @@ WRONG = {
          "you call it unsafe"),
         ("the distance of the blocks decides",
          lambda reads, writes: not any(w - r in (1, 2) for r, w in zip(reads, writes, strict=True)), "you call it"),
+        ("what a step itself reads is never in danger", lambda reads, writes: not any(
+            w in reads[t + 1:t + 3] and r != w for t, (r, w) in enumerate(zip(reads, writes, strict=True))),
+         "you call it safe"),
+        ("what has been read once is in order", lambda reads, writes: not any(
+            w in reads[t + 1:t + 3] and w not in reads[:t + 1] for t, w in enumerate(writes)), "you call it safe"),
+        ("a block is read once: first", once(lambda steps: steps[0]), "you call it safe"),
+        ("a block is read once: last", once(lambda steps: steps[-1]), "you call it safe"),
+        ("a block that is read twice races", lambda reads, writes: len(set(reads)) == len(reads) and not any(
+            w in reads[t + 1:t + 3] for t, w in enumerate(writes)), "you call it unsafe"),
         ("a number will do", lambda reads, writes: 1, "True or False"),
     ],
 }
