@@ -84,6 +84,17 @@ def test_the_table_has_no_commands_that_no_page_has():
     assert not [pattern for pattern in RUN_BY if not any(re.match(pattern, command) for command in ALL)]
 
 
+def loose(page: str) -> list[str]:
+    """The lines of a page's blocks with a program of the course's environment that only an activated one would find."""
+    return re.findall(r"^ {4}((?:\w+=\S+ +)*(?:autograder|nbgrader|dask) .*)", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_command_to_be_typed_says_where_its_program_is(page):
+    assert loose(page.read_text(encoding="utf-8")) == []
+    assert loose("x\n\n    make\n    A=b autograder grade .\n") == ["A=b autograder grade ."]
+
+
 def ready(command: str) -> list[str]:
     """Its words, with something in place of what a reader has to fill in."""
     return shlex.split(re.sub(r"\$\(.*\)", "tcp://head:8786", command.replace("PATH...", "some/path")))
