@@ -5,6 +5,7 @@
 Released notebooks are notebooks/<unit>/; all that nbgrader makes for itself stays in the git-ignored .nbgrader/.
 An instructor's own settings (a PostgreSQL db_url, say) go into ~/.jupyter/nbgrader_config.py, which wins.
 """
+import sys
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_config_dir
@@ -38,6 +39,12 @@ c.GenerateFeedback.preprocessors = [GetGrades, "autograder.nbgrader.autograde.St
 
 # No exchange is what most have; Formgrader's log need not complain of it at each page.
 c.ExchangeFactory.list = "autograder.nbgrader.exchange.Listing"
+
+# A student's name is text in Formgrader's pages, whatever is in it.
+c.HTMLExporter.preprocessors = ["autograder.nbgrader.formgrader.NamesAsText"]
+if "nbgrader.server_extensions.formgrader.handlers" in sys.modules:  # a server, before it sets Formgrader up
+    from autograder.nbgrader import formgrader
+    formgrader.mend()
 
 c.Execute.timeout = 60  # seconds a cell, for the Validate button; the first one imports jax
 

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -12,9 +13,11 @@ from nbgrader.api import Gradebook  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
+from autograder.course.release import Course  # noqa: E402
+from autograder.nbgrader import gradebook  # noqa: E402
 from autograder.nbgrader.shown import KERNEL  # noqa: E402
 from tests.autograder import little_course as little  # noqa: E402
-from tests.course.instructor import RIGHT, Instructor, put  # noqa: E402
+from tests.course.instructor import CHECKS, RIGHT, Instructor, put  # noqa: E402
 
 from .lab import ROOT, Notebook, browser, server  # noqa: E402
 
@@ -163,3 +166,42 @@ def test_formgrader_from_release_to_feedback_and_the_validate_button(desk):
         assert words in dialog, dialog
         assert ("Success! Your notebook passes all the tests." in dialog) == (name == "answered"), dialog
         page.one(".jp-Dialog-button.jp-mod-accept").click()
+
+
+# Each may be the name of a folder, which is who handed it in.
+NAMES = ["<img src=x onerror=document.title='evil'>", "O'Brien, \"Pat\"", "\";document.title='evil';\"",
+         "a\" onmouseover=\"document.title='evil'", "..\\..\\b?c#d%41&lt;\\"]
+
+
+def test_a_students_name_is_text_on_each_page_and_its_links_lead_to_its_own(desk):
+    page = desk
+    for name in NAMES:
+        page.course.submit(name, little.notebook(RIGHT))
+    gradebook.write([], page.course.url, Course(str(page.course.root / "notebooks"), (CHECKS,)))  # the unit
+    page.driver.get(page.address_of(""))
+    for name in NAMES:
+        titles = []
+
+        def follow(element, titles=titles):
+            titles.append(page.driver.title)
+            element.click()
+
+        page.driver.get(f"{page.site}/formgrader/manage_submissions/{little.UNIT}")
+        press(page, name, "autograde")
+        assert state(page, name) == ("graded", "10 / 10")
+        page.driver.get(f"{page.site}/formgrader/manage_students")
+        row = page.wait(lambda name=name: next((r for r in page.all("#main-table tr") if name in r.text), None), name)
+        follow(row.find_element(By.CSS_SELECTOR, ".name a"))
+        page.wait(lambda name=name: page.one(".breadcrumb .active").text == name, "the student's page")
+        follow(page.one("#main-table .name a"))
+        page.wait(lambda: page.one(".breadcrumb .active").text == little.UNIT, "the student's unit")
+        assert [a.text for a in page.all(".breadcrumb a")] == ["Students", name]
+        follow(page.one("#main-table .name a"))
+        page.wait(lambda: page.driver.execute_script("return window.formgrader && formgrader.grades.loaded"), "marks")
+        follow(page.one(".breadcrumb .glyphicon-eye-open.name-hidden"))
+        shown = page.wait(lambda: [a for a in page.all(".breadcrumb a.name-shown") if a.is_displayed()], "its name")[0]
+        page.rest_on(shown)
+        page.shot(f"name-{NAMES.index(name)}")
+        assert shown.text == name, (name, shown.text)
+        assert unquote(shown.get_attribute("href")).endswith(f"autograded/{name}/{little.UNIT}/{little.NAME}.ipynb")
+        assert not [title for title in [*titles, page.driver.title] if "evil" in title], name

@@ -6,9 +6,14 @@ other: no link, no picture, no script.
 import base64
 import copy
 import html
+import json
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import quote
 
 import nbformat
 import pytest
@@ -20,12 +25,12 @@ from traitlets.config import Config
 
 from autograder.course.release import Course
 from autograder.grading.grade import Mark, Report
-from autograder.nbgrader import gradebook
+from autograder.nbgrader import formgrader, gradebook
 from autograder.nbgrader.autograde import StudentView
 from autograder.nbgrader.shown import show
 from tests.autograder import little_course as little
 
-from .instructor import CHECKS, SUBMISSIONS, Instructor
+from .instructor import CHECKS, ROOT, SUBMISSIONS, Instructor
 
 pytestmark = pytest.mark.classroom
 
@@ -172,6 +177,86 @@ def test_added_markdown_is_shown_as_it_was_typed(tmp_path):
     shown = [html.unescape(part.partition(">")[2].partition("</pre>")[0])
              for part in text.split("<pre ") if part.startswith('class="tex2jax_ignore"')]
     assert [re.sub(r"[\x01\x07\x1b]", "", t) for t in shown] == [re.sub(r"[\x01\x07\x1b]", "", p) for p in PAYLOADS]
+
+
+# Who handed in is the name of a folder, and may have been chosen as badly as what is in it.
+IDS = ["<img src=x onerror=alert('evil')>", "</script><script>alert('evil')</script>", "\"; alert('evil'); \"",
+       "' onmouseover='evil'", "a\" onmouseover=\"evil", "O'Brien, \"Pat\"", "..\\..\\evil?x#y%41", "\\", "{{ 7 * 7 }}",
+       "&lt;b&gt;evil", "Zo\xeb \u2028 \u8bfe"]
+PAGES = sorted(p.name for p in formgrader.SCRIPTS.parents[1].glob("templates/*.tpl"))
+
+
+def served(template: str, name: str, monkeypatch) -> Page:
+    """One of Formgrader's own pages, with this in the place of each name."""
+    monkeypatch.setattr(handlers.BaseHandler, "render", handlers.BaseHandler.render)
+    monkeypatch.setattr(handlers, "default_handlers", [*handlers.default_handlers])
+    formgrader.mend()
+    names = dict.fromkeys(("student_id", "assignment_id", "notebook_id", "course_dir", "course_id", "exchange",
+                           "current_config", "url_prefix", "default_timezone"), name)
+    return Page(handlers.BaseHandler.render(None, template, base_url="/at", exchange_missing=True, **names))
+
+
+@pytest.mark.parametrize("template", [name for name in PAGES if name != "formgrade_404.tpl"])
+def test_a_name_is_text_in_each_of_formgraders_pages(template, monkeypatch):
+    def shape(tags):
+        return [(tag, [(key, value if key != "href" else "") for key, value in attrs]) for tag, attrs in tags]
+
+    def hrefs(page):
+        return [value for _, attrs in page.tags for key, value in attrs if key == "href"]
+    harmless = served(template, "words", monkeypatch)
+    variables = re.findall(r'var (\w+) = "words";', harmless.text)
+    parts = harmless.text.count("words")
+    for name in IDS:
+        theirs = served(template, name, monkeypatch)
+        assert shape(theirs.tags) == shape(harmless.tags)
+        shown = html.unescape(theirs.text)
+        found = dict(re.findall(r"var (\w+) = (\".*\");", theirs.text))
+        assert [json.loads(found[variable]) for variable in variables] == [name] * len(variables)
+        assert hrefs(theirs) == [href.replace("words", quote(name)) for href in hrefs(harmless)]
+        assert shown.count(name) + len(variables) + sum(quote(name) in href for href in hrefs(theirs)) >= parts
+
+
+@pytest.mark.parametrize("script", sorted(p.name for p in formgrader.SCRIPTS.glob("*.js")))
+def test_a_name_is_one_part_of_each_address_that_formgraders_scripts_make(script):
+    text = formgrader.Script.get_content(str(formgrader.SCRIPTS / script)).decode()
+    addresses = re.findall(r"base_url \+ .*", text)
+    joined = [part for line in addresses for part in re.findall(r"\+ (\S+)", line) if part[0] not in "\"'"]
+    assert all(part.startswith("encodeURIComponent(") for part in joined), joined
+    assert not re.search(r"\.(html|append|prepend|after|before)\(name \+", text), "as text, not as HTML"
+    assert "prefix + path)" not in text
+    if script in ("manage_students.js", "manage_submissions.js"):
+        assert joined
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_a_name_is_text_in_the_page_of_a_notebook(name, tmp_path):
+    def made(name):
+        nbformat.write(little.notebook(), tmp_path / "n.ipynb")
+        exporter = HTMLExporter(config=Config(HTMLExporter={
+            "template_name": "formgrade", "extra_template_basedirs": [handlers.template_path],
+            "preprocessors": ["autograder.nbgrader.formgrader.NamesAsText"]}))
+        names = dict.fromkeys(formgrader.NAMES, name) | {"first_name": None}
+        return Page(exporter.from_filename(str(tmp_path / "n.ipynb"), resources={
+            "submission_id": "1", "base_url": "", "index": 0, "total": 1, **names})[0])
+    harmless, theirs = made("words"), made(name)
+    assert [(tag, sorted(dict(attrs))) for tag, attrs in theirs.tags if tag != "comment"] == \
+        [(tag, sorted(dict(attrs))) for tag, attrs in harmless.tags if tag != "comment"]
+    links = [attrs["data-link"] for tag, pairs in theirs.tags if tag == "a" and "data-link" in (attrs := dict(pairs))]
+    assert links == [name, name]
+    assert name in html.unescape(theirs.text)
+
+
+def test_a_server_with_formgrader_is_mended_by_the_courses_settings():
+    """In a process of its own, as a JupyterLab is: Formgrader's module is there before the settings are read."""
+    code = ("from nbgrader.server_extensions.formgrader import formgrader, handlers, base\n"
+            "app = formgrader.FormgradeExtension()\napp.initialize([])\n"
+            "from autograder.nbgrader.formgrader import _render\n"
+            "assert base.BaseHandler.render is _render and 'static/js' in handlers.default_handlers[0][0]\n"
+            "assert app.config.HTMLExporter.preprocessors == ['autograder.nbgrader.formgrader.NamesAsText']\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {
+        "JUPYTER_CONFIG_PATH": str(ROOT / "autograder"),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))})
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.usefixtures("sandbox")

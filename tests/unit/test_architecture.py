@@ -26,7 +26,7 @@ PARTS = {
         explorers.opening explorers
     """,
     "autograder": """
-        _cwd _interrupt _lean commandline nbgrader_config
+        _cwd _interrupt _lean commandline nbgrader.formgrader nbgrader_config
         sandbox.inside sandbox.bubblewrap sandbox.remote
         exercise
         course.environment course.online course.preprocessors course.release course.checking_cells course.build
