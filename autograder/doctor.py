@@ -186,11 +186,12 @@ def _gradebook(url: str) -> Iterator[Finding]:
                           "right to write there, or set CourseDirectory.db_url in nbgrader_config.py")
         return
     try:
-        with gradebook.opened(url) as book:
+        with gradebook.opened(url, "opened") as book:
             yield Finding("gradebook", GOOD, f"{shown}: {many(len(book.assignments), 'unit')}, "
                           f"{many(len(book.students), 'student')}")
     except gradebook.GradebookError as error:
-        yield Finding("gradebook", BAD, str(error), "Is the server up, the address right, the file yours to write?")
+        what, _, do = (str(error), "", error.do) if error.do else str(error).partition(". ")
+        yield Finding("gradebook", BAD, what, do)
 
 
 def _release(course: Course) -> Iterator[Finding]:

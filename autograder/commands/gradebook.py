@@ -103,7 +103,9 @@ def _write(url: str, reports: Iterable[Report], submissions: list[Submission], c
         written = gradebook.write(reports, url, course, gradebook.times_of(folders), where.config)
     except gradebook.GradebookError as error:
         again = [] if url == where.db_url else ["--gradebook", gradebook.shown(url)]
-        errors.print(f"autograder: {error}\nNo mark is lost: all are in {results}. When it can be written again:\n"
+        kept = (f"The marks of the checks are all in {results}; what was given by hand is not." if error.lost else
+                f"No mark is lost: all are in {results}.")
+        errors.print(f"autograder: {error}\n{kept} When it can be written again:\n"
                      f"  {typed('gradebook', '--results', results, *again)}", markup=False, highlight=False,
                      style="bold", soft_wrap=True)
         return FAULT

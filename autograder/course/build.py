@@ -25,7 +25,7 @@ from pallas_lite.errors import many
 
 from . import online
 from .checking_cells import draws, hidden_call, own_numbers, shown_numbers
-from .environment import make_private, scripts_on_path
+from .environment import Emptied, make_private, scripts_on_path
 from .preprocessors import BEGIN, END, HoleError, punch, regions
 from .release import PACKAGE, REPOSITORY
 
@@ -300,10 +300,12 @@ def generate(root: Path, source: Path, release: Path, units: list[str], gradeboo
     config.CourseDirectory.source_directory = str(source)
     config.CourseDirectory.release_directory = str(release)
     if not gradebook:
-        config.SaveCells.enabled = False
-        config.GenerateAssignment.no_database = True
+        config.SaveCells.enabled, config.GenerateAssignment.no_database = False, True
     else:
-        make_private(config.CourseDirectory.db_url)
+        try:
+            make_private(config.CourseDirectory.db_url)
+        except Emptied as error:
+            raise BuildError(f"the gradebook {error}") from None
     with scripts_on_path():
         for unit in units:
             course = CourseDirectory(config=config, assignment_id=unit)

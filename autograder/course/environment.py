@@ -24,8 +24,27 @@ def scripts_on_path():
     return environment("PATH", os.pathsep.join(folders))
 
 
+class Emptied(Exception):
+    """A gradebook's file is there, and has nothing in it. nbgrader would take it for a new one, and say nothing."""
+
+    def __init__(self, path: Path):
+        super().__init__(f"{path} has 0 bytes: a full disk or a broken copy leaves such a file. {PUT_BACK}")
+
+
+PUT_BACK = ("Put a copy of it back: points and comments given by hand are in that file alone. If there is no copy, or "
+            "nothing was given, move the file aside: a new gradebook is then made, and `autograder gradebook` writes "
+            "the marks of the checks into it")
+
+
 def make_private(url: str) -> None:
-    """Makes sure that a database in a file, which nbgrader is about to make, is its owner's alone: it has marks."""
+    """Makes sure that a database in a file, which nbgrader is about to make, is its owner's alone: it has marks.
+
+    Raises Emptied if it is there, and empty.
+    """
     if url.startswith("sqlite:///"):
+        path = Path(url.removeprefix("sqlite:///"))
         with contextlib.suppress(OSError):  # it is there already; or cannot be made, which nbgrader will say
-            os.close(os.open(url.removeprefix("sqlite:///"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            if path.stat().st_size == 0:
+                raise Emptied(path)
+        with contextlib.suppress(OSError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

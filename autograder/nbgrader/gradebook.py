@@ -30,7 +30,7 @@ from nbgrader.preprocessors import AssignLatePenalties, SaveCells
 from nbgrader.utils import parse_utc
 from traitlets.config import Application
 
-from ..course.environment import environment, make_private, scripts_on_path
+from ..course.environment import PUT_BACK, Emptied, environment, make_private, scripts_on_path
 from ..course.release import PACKAGE, Course, Notebook
 from ..grading.by_hand import Given
 from ..grading.grade import Mark, Report, clean
@@ -41,7 +41,14 @@ Times = dict[tuple[str, str], datetime]  # when a student handed in a unit: UTC,
 
 
 class GradebookError(Exception):
-    """The gradebook cannot be opened or written. The text says why; nothing but the gradebook is concerned."""
+    """The gradebook cannot be opened or written. The text says why; nothing but the gradebook is concerned.
+
+    `do`: what to do before it is tried again. `lost`: whether what was given by hand may be gone.
+    """
+
+    def __init__(self, why: str, do: str = "", lost: bool = False):
+        super().__init__(why)
+        self.do, self.lost = do, lost
 
 
 @dataclass
@@ -191,8 +198,10 @@ def opened(url: str, what: str = "written") -> Iterator[Gradebook]:
             make_private(url)
             with Gradebook(url) as gradebook:
                 yield gradebook
+        except Emptied as error:
+            raise GradebookError(f"the gradebook could not be {what}: {error}", lost=True) from None
         except (sqlalchemy.exc.SQLAlchemyError, InvalidEntry, OSError, ImportError) as error:
-            raise GradebookError(_why(url, error, what)) from error
+            raise _why(url, error, what) from error
 
 
 @contextlib.contextmanager
@@ -204,17 +213,26 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
         logger.disabled = before
 
 
-def _why(url: str, error: Exception, what: str) -> str:
+DAMAGED = "malformed", "not a database", "disk image"  # as SQLite says it
+
+
+def _why(url: str, error: Exception, what: str) -> GradebookError:
     text = str(error).split("\n")[0]
     if isinstance(error, ImportError):
-        return (f"{shown(url)} needs a driver that is not installed ({error.name}). PostgreSQL's, in the "
-                "course's repository: pip install -e '.[postgres]', and an address that begins with postgresql+psycopg://")
+        return GradebookError(
+            f"{shown(url)} needs a driver that is not installed ({error.name}). PostgreSQL's, in the course's "
+            "repository: pip install -e '.[postgres]', and an address that begins with postgresql+psycopg://")
     if isinstance(error, sqlalchemy.exc.ArgumentError):
-        return (f"{url!r} is no address of a database. Two that are: sqlite:////course/gradebook.db and "
-                "postgresql+psycopg://user:password@host/gradebook")
-    if "database is locked" in text:
+        return GradebookError(f"{url!r} is no address of a database. Two that are: sqlite:////course/gradebook.db and "
+                              "postgresql+psycopg://user:password@host/gradebook")
+    local = url.startswith("sqlite:")
+    if lost := local and any(words in text for words in DAMAGED):
+        text = f"the file is damaged ({text.rpartition(') ')[2]}). {PUT_BACK}"
+    elif "database is locked" in text:
         text = "another program is writing to it (database is locked)"
-    return f"the gradebook {shown(url)} could not be {what}: {text}"
+    do = "" if lost else "Is the file yours to write, and its folder?" if local else \
+        "Is the server up, and the address right?"
+    return GradebookError(f"the gradebook {shown(url)} could not be {what}: {text}", do, lost)
 
 
 def shown(url: str) -> str:

@@ -97,14 +97,19 @@ def test_a_release_that_is_not_what_solutions_say_is_named(tmp_path):
 
 @pytest.mark.parametrize("url, state, words", [
     ("sqlite:////{}/none.db", doctor.NOTE, "not there yet"),
-    ("sqlite:////{}/junk.db", doctor.BAD, "not a database"), ("nonsense", doctor.BAD, "no address of a database"),
+    ("sqlite:////{}/junk.db", doctor.BAD, "the file is damaged (file is not a database)"), 
+    ("sqlite:////{}/emptied.db", doctor.BAD, "has 0 bytes"), ("nonsense", doctor.BAD, "no address of a database"),
     ("postgresql+psycopg://u:secret@127.0.0.1:1/x", doctor.BAD, "u:***@127.0.0.1:1/x")])
 def test_a_gradebook_that_cannot_be_used(tmp_path, url, state, words):
     (folder := tmp_path / "my course 课程").mkdir()
     (folder / "junk.db").write_bytes(b"junk" * 1000)
+    (folder / "emptied.db").touch()
     (found,) = doctor._gradebook(url := url.format(str(folder).lstrip("/")))
     assert found.state == state and words in found.what and "secret" not in found.what + found.do
-    assert "secret" in url or url in found.what  # a path stays as it is, whatever its letters
+    assert "secret" in url or url.removeprefix("sqlite:///") in found.what  # a path stays, whatever its letters
+    damaged, driver = "db" in url and state == doctor.BAD, importlib.util.find_spec("psycopg") is not None
+    assert ("Put a copy of it back" in found.do) == damaged
+    assert ("Is the server up" in found.do) == ("secret" in url and driver)
 
 
 def test_a_gradebook_that_cannot_be_made(tmp_path, monkeypatch):

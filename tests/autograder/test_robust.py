@@ -10,7 +10,6 @@ import pytest
 
 from autograder import commands
 from autograder.__main__ import main
-from autograder.course.environment import make_private
 from autograder.course.release import REPOSITORY as ROOT
 from autograder.exercise import load
 from autograder.grading.grade import Mark, Report
@@ -144,8 +143,8 @@ def test_a_folder_that_is_not_there_says_how_to_go_on(tmp_path, monkeypatch, cap
 
 def test_a_new_gradebook_is_its_owners_alone(tmp_path):
     url = f"sqlite:///{tmp_path}/gradebook.db"
-    make_private(url)
-    assert stat.S_IMODE((tmp_path / "gradebook.db").stat().st_mode) == 0o600
+    with gradebook.opened(url):
+        assert stat.S_IMODE((tmp_path / "gradebook.db").stat().st_mode) == 0o600
     (tmp_path / "gradebook.db").chmod(0o660)  # several instructors share it
     with gradebook.opened(url):
         assert stat.S_IMODE((tmp_path / "gradebook.db").stat().st_mode) == 0o660

@@ -5,6 +5,7 @@ import json
 import shlex
 import shutil
 import sqlite3
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -187,6 +188,23 @@ def test_a_gradebook_that_cannot_be_read_stops_an_export_and_none_is_made(course
     assert "could not be read" in said and "To leave that out: --gradebook none" in said
     assert not (tmp_path / "out").exists()
     assert main([*export, "--gradebook", f"sqlite:///{missing}"]) == 0 and not missing.exists()
+
+
+@pytest.mark.parametrize("left, words", [(0, "gradebook.db has 0 bytes"), (5000, "the file is damaged (")])
+def test_a_gradebook_that_lost_its_contents_is_not_filled_anew_without_a_word(course, tmp_path, capsys, left, words):
+    graded, url, _, _ = course
+    file = Path(url.removeprefix("sqlite:///"))
+    file.write_bytes(file.read_bytes()[:left])
+    results = ["--results", str(graded.results), "--gradebook", url, *graded.options]
+    assert main(["gradebook", *results]) == 3
+    told = capsys.readouterr().err
+    assert words in told and "points and comments given by hand are in that file alone" in told
+    assert "No mark is lost" not in told and "what was given by hand is not" in told and "autograder gradebook" in told
+    assert main(["export", *results, "--out", str(tmp_path / "out")]) == 2
+    assert words in capsys.readouterr().err and file.stat().st_size == left
+    file.rename(file.with_suffix(".aside"))
+    assert main(["gradebook", *results]) == 0
+    assert gradebook.scores(url) == MARKS
 
 
 def test_points_taken_off_for_being_late_are_named_by_an_export(course, tmp_path, capsys):
