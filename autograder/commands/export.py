@@ -45,7 +45,7 @@ def add(commands) -> None:
 
 
 def run(options, console, errors) -> int:
-    from ..pages.export import FORMATS, RosterError, empty, partial, read_roster, summed
+    from ..pages.export import FORMATS, RosterError, copies, empty, partial, read_roster, summed, uneven
     course = course_of(options)
     reports = results_of(options, errors, course, each=options.format == "csv")
     try:
@@ -67,8 +67,8 @@ def run(options, console, errors) -> int:
         console.print(f"{many(len(left), 'older file')} left as {'it is' if len(left) == 1 else 'they are'}: "
                       f"{some_files(left, out)}", markup=False, highlight=False, soft_wrap=True)
     notes = (summed(reports) if options.format == "gradescope" else
-             [*empty(reports, course), *partial(reports, course)] if options.format in SUMS else ())
-    for line in notes:
+             [*empty(reports, course), *partial(reports, course), *uneven(reports)] if options.format in SUMS else ())
+    for line in (*notes, *copies(reports)):
         errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     unknown = [r.student for r in reports if options.roster and r.student not in roster.rows]
     if unknown:

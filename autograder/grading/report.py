@@ -93,9 +93,9 @@ def read(folder: str | os.PathLike, say: Callable[[str], None] = lambda text: No
 def _changed(reports: list[Report], then: dict[str, str], course: Course) -> str:
     """How the course that the marks are of differs from this one, in words; empty if it does not."""
     now = {t.number: t.points for n in course.notebooks for t in n.tests.values()}
-    worth = {n: m.max_points for r in reports for n, m in r.marks.items()}
+    worth = dict.fromkeys((n, m.max_points) for r in reports for n, m in r.marks.items())
     differ = [f"points of {n}: {was:g} then, {now[n]:g} now" if n in now else f"{n} is gone"
-              for n, was in worth.items() if was != now.get(n)]
+              for n, was in worth if was != now.get(n)]
     if differ:
         rest = [f"{len(differ) - 3} more"] * (len(differ) > 3)
         return f"these marks are of an earlier release ({'; '.join(differ[:3] + rest)})"

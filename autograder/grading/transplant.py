@@ -27,6 +27,7 @@ NO_NOTEBOOKS = {  # how other files begin that come in under the name of a noteb
     b"pk\x03\x04": "it is a zip file. Hand in the notebook that is in it", b"%pdf": "it is a PDF"}
 
 
+TWO_COPIES = "{} and {} are the same notebook of the course; {} was graded"
 ANOTHER_CHAPTER = "this is {}, under the name of another notebook. Hand in the one that the name says"
 
 
@@ -185,11 +186,13 @@ def collect(paths: Iterable[str], course: Course,
             unread.append((called[path], str(reason)))
             continue
         if released in read:
-            # A copy beside the notebook: the one with the released name counts, else the last.
-            other = read[released][0]
+            # A copy beside the notebook: one with an answer counts, else the one with the released name, else the last.
+            other, theirs = read[released]
             kept = path if path.stem == released.name or other.stem != released.name else other
-            warnings.append(f"{called[path]} and {called[other]} are the same notebook of the course; "
-                            f"{called[kept]} was graded")
+            if len(done := [p for p, n in ((path, notebook), (other, theirs)) if answered(released, n)]) == 1:
+                kept, = done
+            why = ", since the other one has no answer in it" * (len(done) == 1)
+            warnings.append(TWO_COPIES.format(called[path], called[other], called[kept]) + why)
             lost = other if kept == path else path
             if is_another(lost.name, released, course):
                 unread.append((called[lost], ANOTHER_CHAPTER.format(released.name)))
@@ -197,6 +200,14 @@ def collect(paths: Iterable[str], course: Course,
                 continue
         read[released] = path, notebook
     return read, warnings, unread
+
+
+def answered(released: Notebook, notebook: Any) -> bool:
+    """Whether a student's notebook has an answer to any exercise: text that the release does not have there."""
+    theirs, _ = place(released, notebook)
+    return any((text := counted(cell, theirs.get(k, []))) is not None and text.strip() != cell.source.strip()
+               for k, cell in enumerate(released.cells)
+               if released.answers.get(cell.metadata.get("nbgrader", {}).get("grade_id")))
 
 
 def place(released: Notebook, notebook: Any) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:

@@ -17,6 +17,8 @@ from ..exercise import EXERCISES
 from ..grading.by_hand import ByHand
 from ..grading.grade import Mark, Report, clean
 from ..grading.report import cell, exercises_of, in_a_row, note
+from ..grading.submissions import some
+from ..grading.transplant import TWO_COPIES
 from .feedback import folder_name, said
 
 Files = dict[str, str]  # relative path -> text
@@ -201,14 +203,38 @@ def partial(reports: list[Report], course: Course) -> list[str]:
             "and the points are of that alone" for (unit, what), who in found.items()]
 
 
+def uneven(reports: list[Report]) -> list[str]:
+    """The exercises that are worth more to some than to others, in words: these were graded on different releases."""
+    worth: dict[str, dict[float, list[str]]] = {}
+    for r in reports:
+        for number, m in r.marks.items():
+            worth.setdefault(number, {}).setdefault(m.max_points, []).append(clean(r.student))
+    return [f"{number} is worth {' and '.join(f'{p:g} to {some(who)}' for p, who in sorted(found.items()))}: they were "
+            f"graded on different releases, and {max(found):g} is what counts as possible. Grade all again for marks "
+            "that can be compared" for number, found in worth.items() if len(found) > 1]
+
+
+def copies(reports: list[Report]) -> list[str]:
+    """Who handed in a notebook twice, so that one of the two has no mark, in words."""
+    return [f"{clean(r.student)}: {clean(w)}. If another one counts, take this one away, and grade again"
+            for r in reports for w in r.warnings if TWO_COPIES.split("{}")[2] in w]
+
+
 def _units(reports: list[Report], course: Course, among: set[str] | None = None) -> dict[str, float]:
-    """The units that any report has marks of -> the points of all their exercises, or of those `among` these."""
+    """The units that any report has marks of -> the points of all their exercises, or of those `among` these.
+
+    They are the points that these marks are out of, which may be an earlier release's: nobody has more than all.
+    """
     seen = set(exercises_of(reports))
+    worth: dict[str, float] = {}
+    for r in reports:
+        for number, m in r.marks.items():
+            worth[number] = max(m.max_points, worth.get(number, 0.0))
     found: dict[str, float] = {}
     for n in course.notebooks:
         if any(t.number in seen for m in course.notebooks if m.unit == n.unit for t in m.tests.values()):
             found[n.unit] = found.get(n.unit, 0.0) + sum(
-                t.points for t in n.tests.values() if among is None or t.number in among)
+                worth.get(t.number, t.points) for t in n.tests.values() if among is None or t.number in among)
     return found
 
 

@@ -11,7 +11,19 @@ from autograder.__main__ import main
 from autograder.course.release import Notebook
 from autograder.grading.grade import Mark, Report
 from autograder.grading.report import cell, read, write
-from autograder.pages.export import CANVAS, FORMATS, NBGRADER, Roster, RosterError, empty, partial, read_roster, summed
+from autograder.grading.transplant import TWO_COPIES
+from autograder.pages.export import (
+    CANVAS,
+    FORMATS,
+    NBGRADER,
+    Roster,
+    RosterError,
+    empty,
+    partial,
+    read_roster,
+    summed,
+    uneven,
+)
 
 from . import little_course as little
 
@@ -203,6 +215,30 @@ def test_one_notebook_alone_is_marked_out_of_its_own_points_and_named(course):
     (line,) = partial([full, *loose], two)
     assert line.startswith(f"a, b, c and 2 more: only first of {whole.unit} was handed in")
     assert not partial(reports(), two)
+
+
+def test_nobody_has_more_than_is_possible_where_points_were_others_in_an_earlier_release(course):
+    now, then = reports()[0], reports()[0]
+    then = Report("then", ["a"], "0", marks=then.marks | {"90.3": Mark(5.0, 5, "right")})
+    assert [row[5] for row in rows(FORMATS["canvas"]([now, then], course, NOBODY)["canvas.csv"])[1:]] == [
+        "12", "10", "12"]
+    assert [row[-1] for row in rows(FORMATS["nbgrader"]([now, then], course, NOBODY)["nbgrader.csv"])[1:]] == [
+        "12.0", "12.0"]
+    assert uneven([now, then]) == ["90.3 is worth 3 to ada and 5 to then: they were graded on different releases, and "
+                                   "5 is what counts as possible. Grade all again for marks that can be compared"]
+    assert uneven([now, now]) == [] and [
+        row[5] for row in rows(FORMATS["canvas"]([then], course, NOBODY)["canvas.csv"])[1:]] == ["12", "12"]
+
+
+@pytest.mark.parametrize("format", sorted(FORMATS))
+def test_that_a_notebook_came_in_twice_is_said_with_its_marks(course, tmp_path, capsys, format):
+    ada = reports()[0]
+    ada.warnings = [TWO_COPIES.format("x (1).ipynb", "x.ipynb", "x.ipynb")]
+    write([ada], tmp_path)
+    assert main(["export", "--format", format, "--results", str(tmp_path), "--release", course.release, "--checks",
+                 *course.checks, "--gradebook", "none"]) == 0
+    assert ("! ada: x (1).ipynb and x.ipynb are the same notebook of the course; x.ipynb was graded. If another one "
+            "counts, take this one away, and grade again\n") in capsys.readouterr().err
 
 
 def test_a_name_is_one_folder(course):

@@ -97,6 +97,20 @@ def test_two_files_of_one_name_are_told_apart(tmp_path, course):
     assert not [t for t in tails(["../x", "../../x"]) if t.startswith((".", "/"))]
 
 
+@pytest.mark.parametrize("plain, copy, graded", [
+    ({}, {"90.2": "time = 2.5"}, "copy"), ({"90.2": "time = 2.5"}, {}, "plain"),
+    ({"90.2": "time = 1.5"}, {"90.2": "time = 2.5"}, "plain"), ({}, {}, "plain")])
+def test_an_untouched_copy_of_a_notebook_does_not_undo_the_answers_in_another(tmp_path, course, plain, copy, graded):
+    """A browser calls the second download, and Moodle the later upload, "name (1)"."""
+    files = {"plain": tmp_path / FILE, "copy": tmp_path / FILE.replace(".ipynb", " (1).ipynb")}
+    nbformat.write(little.notebook(plain), files["plain"])
+    nbformat.write(little.notebook(copy), files["copy"])
+    for paths in (files.values(), reversed(files.values())):
+        read, (said,), _ = collect(map(str, paths), course)
+        assert [path for path, _ in read.values()] == [files[graded]]
+        assert f"{files[graded].name} was graded" in said and ("no answer in it" in said) == (bool(plain) != bool(copy))
+
+
 def test_files_of_two_submissions_under_one_name_are_told_apart_and_unpacked(tmp_path, course, monkeypatch):
     for folder in ("a/bob", "b/bob"):
         (tmp_path / folder).mkdir(parents=True)
