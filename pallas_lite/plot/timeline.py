@@ -5,7 +5,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from ..errors import expect
+from ..errors import SpecError, expect
 from ..schedule import CODE, IN_START, IN_WAIT, OUT_START, OUT_WAIT, Schedule
 from ..timeline import CORE, LANES, Timeline, unit_of
 from ..verify import Hazard
@@ -26,8 +26,14 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     to one scale. `selected`: the number of an event to point at. `steps`: the time axis goes from their first start to
     their last end, and its label names them; `of`: how many there are, where the timeline has only the first of them.
     With more than `fold` steps, and neither limit nor steps, the middle is left out. Beyond 160 boxes the labels go.
+    Raises SpecError for an event that there is not, and for steps of which the timeline has none.
     """
     expect(Timeline, timeline, "plot_timeline takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
+    for what, asked, there in ("selected", selected, range(len(timeline.schedule))), (
+            "steps", steps[0] if steps else None, range(timeline.schedule.steps)):
+        if asked is not None and asked not in there:
+            raise SpecError(f"plot_timeline({what}={asked}): {timeline.schedule.name} has {len(there)} "
+                            f"{'events' if what == 'selected' else 'steps'}, counted from 0.")
     if ax is None:
         ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
     ink, schedule, fold = ink_of(ax), timeline.schedule, None if limit or steps is not None else fold
