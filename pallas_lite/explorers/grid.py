@@ -64,8 +64,8 @@ class GridExplorer(Explorer):
         t = self.timeline
         lines.append(f"{show_time(t.total)} modelled on {self.machine.name} for all steps, core busy "
                      f"{t.utilisation:.0%}, {t.bound}-bound")
-        if (many := len(self.schedule.operands)) > SHOWN:
-            lines.append(f"drawn: the first {SHOWN} of {many} operands")
+        many = len(self.schedule.operands)
+        lines += [f"drawn: the first {SHOWN} of {many} operands"] * (many > SHOWN)
         lines += [f"✗ {Hazards(found)}" for found in [self.trace.hazards or self.trace.reported] if found]
         return "\n".join(lines)
 
@@ -99,9 +99,7 @@ class GridExplorer(Explorer):
 
     # -- picture
 
-    @property
-    def _high(self) -> float:
-        return HIGH * -(-len(self._sheets) // BESIDE)
+    _high = property(lambda self: HIGH * -(-len(self._sheets) // BESIDE), doc="Inches, of all rows.")
 
     def _arrays(self, figure) -> Figure:
         """All that stays the same from step to step: the arrays and their blocks."""

@@ -29,14 +29,12 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     Raises SpecError for an event that there is not, and for steps of which the timeline has none.
     """
     expect(Timeline, timeline, "plot_timeline takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
-    for what, asked, there in ("selected", selected, range(len(timeline.schedule))), (
-            "steps", steps[0] if steps else None, range(timeline.schedule.steps)):
-        if asked is not None and asked not in there:
-            raise SpecError(f"plot_timeline({what}={asked}): {timeline.schedule.name} has {len(there)} "
-                            f"{'events' if what == 'selected' else 'steps'}, counted from 0.")
+    schedule = timeline.schedule
+    if (selected or 0) not in range(len(schedule) or 1) or steps and steps[0] not in range(schedule.steps):
+        raise SpecError(f"plot_timeline: {schedule.name} has {len(schedule)} events and {schedule.steps} steps, from 0.")
     if ax is None:
         ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
-    ink, schedule, fold = ink_of(ax), timeline.schedule, None if limit or steps is not None else fold
+    ink, fold = ink_of(ax), None if limit or steps is not None else fold
     spans, first, last = timeline.spans, 0.0, limit or timeline.total
     if steps is not None and (own := [s for s in spans if s.step in steps]):  # and what else happens meanwhile
         first, last = min(s.start for s in own), max(s.end for s in own)

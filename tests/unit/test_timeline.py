@@ -320,9 +320,7 @@ def test_what_happens_after_the_end_of_the_time_axis_is_not_drawn():
     assert {"A[7]", "6", "B[5]"} <= set(texts(ax)) and not {"A[8]", "8", "B[8]"} & set(texts(ax))
 
 
-@pytest.mark.parametrize("asked, words", [
-    ({"selected": 99}, r"selected=99\): rolled has 35 events, counted from 0"), ({"selected": -1}, "selected=-1"),
-    ({"steps": range(7, 9)}, r"steps=7\): rolled has 7 steps")])
-def test_a_picture_of_what_there_is_not_is_refused(asked, words):
-    with pytest.raises(pl.SpecError, match=words):
+@pytest.mark.parametrize("asked", [{"selected": 35}, {"selected": -1}, {"steps": range(7, 9)}])
+def test_a_picture_of_what_there_is_not_is_refused(asked):
+    with pytest.raises(pl.SpecError, match="rolled has 35 events and 7 steps, from 0"):
         pl.plot_timeline(pl.timeline(pl.record(loops.rolled, 7)), **asked)
