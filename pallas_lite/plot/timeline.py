@@ -31,7 +31,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     expect(Timeline, timeline, "plot_timeline takes a timeline: timeline(schedule), or f.trace(x).timeline(machine)")
     schedule = timeline.schedule
     if (selected or 0) not in range(len(schedule) or 1) or steps and steps[0] not in range(schedule.steps):
-        raise SpecError(f"plot_timeline: {schedule.name} has {len(schedule)} events and {schedule.steps} steps, from 0.")
+        raise SpecError(f"plot_timeline: {schedule.name} has {len(schedule)} events and {schedule.steps} steps, from 0")
     if ax is None:
         ax = Figure(figsize=(9, 2.4), layout="constrained").add_subplot()
     ink, fold = ink_of(ax), None if limit or steps is not None else fold
