@@ -280,8 +280,9 @@ class Step:
         return self.at if self.at is not None else max(self.runs - out, 0)
 
     def here(self) -> str:
-        """Where the kernel is, before something goes wrong there:  step 3, line 12: """
-        return f"step {self._step()}, line {self._line()[1]}: "
+        """Where the kernel is, before something goes wrong there:  step 3, line 12:  or, behind it,  after step 3, …"""
+        after = self.at is None and self.runs and not self.computing
+        return f"{'after ' * bool(after)}step {self._step(out=after)}, line {self._line()[1]}: "
 
     @staticmethod
     def _line() -> tuple[str, int]:
@@ -366,6 +367,7 @@ def run(kernel, operands, free, extras, grid, indices, inputs, params, unflatten
             stopped = error
         except BlockIndexError as error:
             stopped = BlockIndexError("\n  Before that, ".join(map(str, [error, *here.hazards[:1]])))
+            stopped.with_traceback(error.__traceback__)  # whose lines tell where in the kernel
             if filling is None:  # else: what memory held decides
                 raise stopped from None
         return here, Outcome({a: r.memory.value for a, r in homes.items()}, here.hazards, here.log, stopped)

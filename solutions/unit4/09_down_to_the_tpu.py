@@ -271,7 +271,8 @@ for name, call in ("blocking", blocking), ("pallas_call's pipeline", triple):
 # ### Exercise 9.2 · A double buffer of your own
 # Write the pipeline of chapter 3 with real DMAs: start early, wait late, two slots each way. The two copies of block i
 # are defined for you; `@pl.loop(0, n)` over a function of i is the loop, `@pl.when(condition)` over a function is the
-# `if`. Take no longer than `pallas_call` does.
+# `if`. (Python's own `if` cannot ask for that i: a TPU program is to be made of your kernel, before i has a value.)
+# Take no longer than `pallas_call` does.
 
 # %% exercise="9.2"
 def double_buffered(x: jax.Array) -> jax.Array:
@@ -596,19 +597,21 @@ for machine in pl.hardware.TPU_V5E, pl.hardware.TPU_V5P, pl.hardware.TPU_V6E:
 # %% [markdown]
 # ### Exercise 9.4 · Make it compile, and make it fast
 # Blocks of 100 × 100 are refused. Choose blocks that the compiler takes and that leave the modelled time within 20 % of
-# what the bytes alone need on a v5e.
+# what the bytes alone need on a v5e, for wide arrays and for narrow ones.
 
 # %% exercise="9.4"
 def in_tiles(x: jax.Array) -> jax.Array:
-    """2·x for x: f32[m, n], by double_kernel. m is a multiple of 8, n any number of columns up to 2500.
+    """2·x for x: f32[m, n], by double_kernel. m is a multiple of 8, n any number from 100 to 2500.
 
-    Copies keep to tiles, all slots fit 16 MiB, and the time is at most 1.2 · (bytes in and out) / β.
+    Copies keep to tiles, all slots fit 16 MiB, and where x has a million numbers or more, the time is at most
+    1.2 · (bytes in and out) / β.
     """
     ### BEGIN SOLUTION
     m, n = x.shape
-    # All columns, whatever their number, and many rows: a block of 256 rows hides its latency.
-    spec = pl.BlockSpec((256, n), lambda i: (i, 0))
-    grid = (pl.cdiv(m, 256),)
+    # All columns, whatever their number, and rows enough for about a MiB: such a block hides its latency.
+    rows = 2**18 // n // 8 * 8
+    spec = pl.BlockSpec((rows, n), lambda i: (i, 0))
+    grid = (pl.cdiv(m, rows),)
     call = pl.pallas_call(double_kernel, out_shape=x, grid=grid, in_specs=[spec], out_specs=spec)
     return call(x)
     ### END SOLUTION
@@ -623,11 +626,13 @@ check("9.4", in_tiles)
 # </details>
 # <details><summary>Hint 2: the pattern</summary>
 # Take all columns. Then rows: a multiple of 8; few enough that 4 slots of rows × columns fit 16 MiB; many enough that a
-# block takes longer to move than its latency of 1 µs. The last block may stick out (<code>pl.cdiv</code>).
+# block takes longer to move than its latency of 1 µs, so the fewer columns, the more rows. The last block may stick out
+# (<code>pl.cdiv</code>).
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
-# <code>pl.BlockSpec((b, n), lambda i: (i, 0))</code>, and a grid of <code>(pl.cdiv(m, b),)</code>. For n = 2500, 2560
-# with the padding, 4 · b · 2560 · 4 bytes must fit 16 MiB; take the power of two below that b.
+# <code>pl.BlockSpec((b, n), lambda i: (i, 0))</code>, and a grid of <code>(pl.cdiv(m, b),)</code>. In 1 µs a v5e moves
+# 819 kB, so let b · n · 4 bytes be about a MiB: <code>b = 2**18 // n</code>, and from there down to a multiple of 8.
+# Four slots of that leave much room.
 # </details>
 
 # %% [markdown]

@@ -1,5 +1,6 @@
 """Chapter 9: what its checks take for right is what the programs are, and a kernel's own copies are judged by us."""
 import dataclasses
+import linecache
 import re
 
 import jax
@@ -12,7 +13,8 @@ from autograder import check, personal
 from autograder.exercise import Wrong
 from autograder.judge.handle import Handle
 from autograder.judge.predict import PREDICTIONS
-from autograder.mutants.chapter9 import buffered, call_on_hbm, right
+from autograder.mutants.chapter9 import tiled
+from autograder.mutants.chapter9_copies import buffered, call_on_hbm, right
 from pallas_lite import tpu as pltpu
 
 X = np.random.default_rng(0).normal(size=(32, 128)).astype(np.float32)
@@ -89,6 +91,55 @@ def test_the_names_of_a_kernels_own_copies_are_readable():
     def kernel(x_hbm, o_hbm, x_vmem, o_vmem, x_sems, o_sems):
         pltpu.sync_copy(x_hbm, o_hbm)
     assert "x_hbm → o_hbm" in call_on_hbm(kernel, X).trace(X).lower("tpu").summary()
+
+
+CELL = """def answer(x):
+    n = x.shape[0] // 8
+
+    def kernel(x_hbm, o_hbm, x_vmem, o_vmem, x_sems, o_sems):
+        def copy_in(i):
+            return pltpu.make_async_copy(x_hbm.at[pl.ds(8 * i, 8)], x_vmem.at[i % 2], x_sems.at[i % 2])
+
+        def copy_out(i):
+            return pltpu.make_async_copy(o_vmem.at[i % 2], o_hbm.at[pl.ds(8 * i, 8)], o_sems.at[i % 2])
+        copy_in(0).start()
+
+        @pl.loop(0, n)
+        def _(i):
+            START
+            copy_in(i).wait()
+            o_vmem[i % 2] = 3 * x_vmem[i % 2] + 1
+            copy_out(i).start()
+            WAIT
+        copy_out(n - 1).wait()
+    return call_on_hbm(kernel, x)(x)
+"""
+GUARDED = "pl.when(i + 1 < n)(lambda: copy_in(i + 1).start())"
+
+
+@pytest.mark.parametrize(("start", "wait", "line", "step"), [
+    ("copy_in(i + 1).start()", "", "called in line 14: copy_in(i + 1).start()", "step 0, line 6: x_hbm"),
+    (GUARDED, "copy_out(i - 1).wait()", "called in line 18: copy_out(i - 1).wait()", "after step 0, line 9: o_hbm"),
+    (GUARDED, "x_vmem[0, pl.ds(0, 9)]", "line 18: x_vmem[0, pl.ds(0, 9)]", "after step 0, line 18")])
+def test_an_error_in_a_kernels_loop_names_the_line_that_led_to_it(start, wait, line, step):
+    source, name = CELL.replace("START", start).replace("WAIT", wait), "<a learner's cell>"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    here = {"pl": pl, "pltpu": pltpu, "call_on_hbm": call_on_hbm}
+    exec(compile(source, name, "exec"), here)
+    result = check("9.2", here["answer"])
+    assert line in result.line and result.message.startswith(f"BlockIndexError: {step}")
+
+
+def test_the_advice_on_a_slow_choice_of_9_4_is_one_that_the_check_takes():
+    """A learner who keeps doing what it says arrives."""
+    rows = 32
+    for _ in range(8):
+        result = check("9.4", tiled(lambda m, n, rows=rows: (rows if n > 1000 else 1024, n)))
+        if result.verdict == "right":
+            break
+        assert "a larger height gains most" in result.nudge
+        rows *= 2
+    assert result.verdict == "right" and rows <= 256
 
 
 def test_a_refused_kernel_is_told_its_mend():

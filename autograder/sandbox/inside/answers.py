@@ -73,6 +73,15 @@ def _kernel(target, *arrays):
     return {"result": result, "calls": told, "made": len(calls)}
 
 
+def _program(target, *arrays):
+    """Makes TPU programs of the pallas_calls of a function, and raises what stands against one."""
+    import pallas_lite
+    with pallas_lite.observe_calls() as calls:
+        target(*_on_jax(arrays))
+    for call in calls[:MOST_CALLS]:
+        call.lower("tpu").as_text()
+
+
 def _small(outputs):
     """The outputs of a call as arrays; none of them if they are unknown (under jit) or large."""
     import jax
@@ -173,7 +182,7 @@ def _pipeline(target, grid, kernel, into, out, blocks):
 
 
 OPS = {"value": _value, "call": _call, "schedule": _schedule, "kernel": _kernel, "plan": _plan, "body": _body,
-       "pipeline": _pipeline}
+       "pipeline": _pipeline, "program": _program}
 
 
 def _has_hole(target, depth=0):
