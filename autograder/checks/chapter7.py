@@ -200,11 +200,11 @@ CAUSES = {
 
 @exercise("7.4", "Five slots and none the faster", points=3)
 def patient(answer: Handle, trial: Trial) -> None:
-    shapes = trial.pick([(n, depth) for depth in (1, 2, 3, 5) for n in (0, 1, 2, 3, 12)],
+    shapes = trial.pick([(n, depth) for depth in (1, 2, 3, 5, 7) for n in (0, 1, 2, 3, 12)],
                         [(n, depth) for n in sizes(trial, (), 0, 8) for depth in (1, 2, 3, 4, 5, 7)])
     several, single = ([s for s in shapes if (s[1] > 1) is more] for more in (True, False))
     more = [FAR.with_(name=f"toy, α = {a:g} µs", alpha=a * US)
-            for a in trial.pick((), trial.rng.choice(range(4, 12), 2, False) / 2)]
+            for a in trial.pick((5,), trial.rng.choice(range(4, 12), 2, False) / 2)]
     for group in several, single:  # impatient is wrong with one slot; first comes what it is slow with
         recordings = judge_loop(answer, trial, sorted(group, key=lambda s: (s[0] + s[1], s)))
         for machine in (FAR, TOY, *more):
@@ -217,10 +217,11 @@ def _in_time(schedule: pl.Schedule, n: int, depth: int, machine: Machine, case: 
     if t.total <= limit * (1 + 1e-9):
         return
     cause = max(CAUSES, key=lambda name: t.excess[name])
+    nudge = CAUSES[cause] if t.excess[cause] > 1e-12 else "What does it wait for that pallas_call need not wait for?"
     account = ", ".join(f"{name} {seconds / US:.4g}" for name, seconds in t.excess.items() if seconds > 1e-12)
     raise Wrong(f"Right, but slower than pallas_call on the {machine.name}.", case=case,
                 got=f"{t.total / US:.4g} µs (above its bounds: {account} µs)", expected=f"at most {limit / US:.4g} µs",
-                timeline=t, nudge=CAUSES[cause])
+                timeline=t, nudge=nudge)
 
 
 def horner_kernel(x_ref, y_ref, o_ref) -> None:
@@ -303,9 +304,12 @@ def more_slots(p) -> list[Asked]:
             ("only α is shared out", p.N * (p.alpha / 2 + p.copy + p.step),
              "Two whole round trips go at a time, copy and step included."),
             ("a slot is free when its block has arrived", p.N * (p.alpha + p.copy) / 2,
-             "A slot is taken until its block has been used: Y/F belongs to the round trip.")], 0.04),
+             "A slot is taken until its block has been used: Y/F belongs to the round trip."),
+            ("two slots are four", p.N * trip / 4,
+             "That is a quarter of a round trip a block. How many round trips go at a time with two slots?")], 0.04),
         Asked("The time with 4 slots", "µs", four, [
             ("more slots change nothing", two, "That is the time with two. Four have twice as many round trips going."),
+            ("nothing overlaps", p.N * trip, "That is one slot: a single round trip at a time."),
             ("four slots hide everything", p.N * pace, "Is the latency hidden with four? Compare a quarter of a round "
                                                        "trip with X/β and Y/F.")], 0.04),
         Asked("The time with 8 slots", "µs", eight, [

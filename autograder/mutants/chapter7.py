@@ -113,15 +113,20 @@ def regimes(m):
             "latency": q.N * (m["alpha"] + q.X / m["beta"] + q.Y / m["F"]) / 2}
 
 
-def answers(unit=1e6):
-    return [part for m in (q.A, q.B, q.C)
-            for part in (unit * max(regimes(m).values()), max(regimes(m), key=regimes(m).get))]
+def answers(unit=1e6, but=""):
+    """By the largest of the bounds, `but` for one of them."""
+    found = []
+    for m in (q.A, q.B, q.C):
+        seconds, bound = max((seconds, bound) for bound, seconds in regimes(m).items() if bound != but)
+        found += [unit * seconds, bound]
+    return found
 
 
 WRONG = {
     "7.1": [
         ("one machine answers for all", (100.0, "compute"), "6 answers in a row"),
         ("seconds are µs", answers(1), "too low"),
+        *((f"nothing is {bound}-bound", answers(but=bound), "is too") for bound in ("compute", "bandwidth", "latency")),
         ("a bound is a number", [answers()[0], 1.0, *answers()[2:]], "a word in quotes"),
     ],
     "7.2": [
@@ -170,6 +175,8 @@ WRONG = {
         ("nothing needs to change", impatient, "wait-out"),
         ("waiting later is enough", one_ahead, "order"),
         ("five slots are two", depth_of_two, "slower than pallas_call"),
+        ("five slots are all that there are", loop(ahead=lambda depth: min(depth, 5) - 1), "order"),
+        ("no copy out needs more than five steps", loop(behind=lambda depth: min(depth, 5)), "wait-out"),
         ("depth blocks ahead", loop(ahead=lambda depth: depth), "slot"),
         ("as many copies are left as there are slots",
          loop(ends=lambda N, late: range(N - late, N)), "outside the loop"),

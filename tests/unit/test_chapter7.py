@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autograder import check, personal
 from autograder.checks.chapter7 import TARGET, exact, horner_timeline, stream_timeline
 from pallas_lite.hardware import TPU_V5E
 
@@ -19,3 +20,17 @@ def test_the_target_of_the_sweep_is_met_in_the_middle_alone():
     met = {(b, depth) for b in (128, 256, 512) for depth in (2, 3, 4)
            if horner_timeline(b, b, depth).total <= TARGET * 1e-6}
     assert met == {(256, 3), (256, 4)}
+
+
+@pytest.mark.parametrize("student", ["", *(f"id{i}" for i in range(30))])
+def test_an_answer_to_7_1_that_leaves_out_a_bound_is_wrong_for_everybody(student):
+    p = personal("7.1", student)
+    seconds = [{"compute": m["alpha"] + p.X / m["beta"] + p.N * p.Y / m["F"],
+                "bandwidth": m["alpha"] + p.N * p.X / m["beta"],
+                "latency": p.N * (m["alpha"] + p.X / m["beta"] + p.Y / m["F"]) / 2} for m in (p.A, p.B, p.C)]
+
+    def answer(bounds):
+        return [part for of in seconds for part in max((1e6 * of[bound], bound) for bound in bounds)]
+    assert check("7.1", answer(seconds[0]), student=student).verdict == "right"
+    for left_out in seconds[0]:
+        assert check("7.1", answer({*seconds[0]} - {left_out}), student=student).verdict == "wrong"
