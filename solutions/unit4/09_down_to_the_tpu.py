@@ -601,10 +601,10 @@ for machine in pl.hardware.TPU_V5E, pl.hardware.TPU_V5P, pl.hardware.TPU_V6E:
 
 # %% exercise="9.4"
 def in_tiles(x: jax.Array) -> jax.Array:
-    """2·x for x: f32[m, n], by double_kernel. m is a multiple of 8, n any number from 100 to 2500.
+    """2·x for x: f32[m, n], by double_kernel. m is a multiple of 8, n from 100 to 2500.
 
-    Copies keep to tiles, all slots fit 16 MiB, and where x has a million numbers or more, the time is at most
-    1.2 · (bytes in and out) / β.
+    Copies keep to tiles, and all slots fit 16 MiB. Where x has a million numbers or more, the
+    time is at most 1.2 · (bytes in and out) / β.
     """
     ### BEGIN SOLUTION
     m, n = x.shape
