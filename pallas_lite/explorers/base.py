@@ -257,8 +257,10 @@ def touch_steps(ax: Axes, timeline: Timeline, steps: range, last: float | None =
     unit = unit_of(last or max(s.end for s in spans))[0]
     for s in spans:
         if not s.waiting:
-            y = height(s.lane)
-            boxes.setdefault(s.step, []).append([(s.start / unit, y - 0.42), (s.end / unit, y + 0.42)])
+            y, mine = height(s.lane), boxes.setdefault(s.step, [])
+            mine.append([(s.start / unit, y - 0.42), (s.end / unit, y + 0.42)])
+            if len(mine) > 1 and mine[-2][1] == (mine[-1][0][0], y + 0.42):  # side by side: a frame around both
+                mine[-2:] = [[mine[-2][0], mine[-1][1]]]
     return [touch(ax, "\n".join([f"step {step}", *happens(timeline.schedule, step)]), found, now)
             for step, found in boxes.items()]
 

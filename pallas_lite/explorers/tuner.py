@@ -297,8 +297,7 @@ def shorter(count: int, most: int, depth: int) -> list[tuple[float, int]]:
 
 def _place(figure: Figure, dot: tuple[float, float]) -> tuple[float, float]:
     """Where a dot of the roofline lies in its SVG."""
-    x, y = figure.axes[0].transData.transform(dot) * 72 / figure.dpi
-    return x, figure.get_figheight() * 72 - y
+    return figure.axes[0].transData.transform(dot) * 72 / figure.dpi * (1, -1) + (0, 72 * figure.get_figheight())
 
 
 def _circle(figure: Figure, dot: tuple[float, float], words: str, fill: str, line: str) -> str:

@@ -147,8 +147,7 @@ def _draw(timeline: Timeline, spans, ax: Axes, at: Fold, unit: float, ink: Ink, 
         if arrives > end:
             bars.setdefault(y, []).append((end, arrives, color))
         if len(spans) <= 160:  # in the part of the box that can be seen
-            left, right = max(x, low), min(end, high)
-            label(ax, s.label, box(left, max(right - left, 0), y, 0.4))
+            label(ax, s.label, box(max(x, low), max(min(end, high) - max(x, low), 0), y, 0.4))
     # The bar of a latency lies below the boxes, since its port is already busy with the next copy. Copies arrive in the
     # order in which they leave the port, so as many rows do, in turn, as are under way at once.
     rows = max((_at_once(mine) for mine in bars.values()), default=1)

@@ -48,6 +48,16 @@ def test_the_step_looked_at_is_outlined_and_its_lines_told(explorer):
     assert explorer.step == 1
 
 
+def test_boxes_side_by_side_have_one_frame_with_paper_around_it():
+    many = pl.schedule_explorer(64, 8, alpha=8e-6)  # step 0 starts eight copies: a frame around each would hide them
+    assert many.ui
+    chosen = many._image.value.rpartition('"pallas-lite-touch now"')[2]
+    assert chosen.count("copy_in_start") == 8
+    under, frames = chosen.partition('<g class="under">')[2].split("</g>")[:2]
+    assert under == frames and under.count("<rect ") == 3, "copies in, the run, a copy out"
+    many.close()
+
+
 def test_of_a_long_pipeline_64_steps_are_drawn():
     long = pl.schedule_explorer(10_000, 2)
     assert long.ui and long.headline == "10 ms modelled · core busy 100% · compute-bound"
