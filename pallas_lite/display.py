@@ -97,8 +97,7 @@ def display(what: Schedule | Timeline | View | Traced | Call) -> None:
         return
     from .plot.page import png
     words, figure = what.words if isinstance(what, View) else str(what), picture(what)
-    titles = [ax.get_title("left").replace("\n", " ") for ax in figure.axes] if figure is not None else []
-    said = "; ".join(filter(None, titles))
+    said = "; ".join(title for ax in getattr(figure, "axes", ()) if (title := ax.get_title("left"))).replace("\n", " ")
     if isinstance(what, View):  # in text too: JupyterLab and nbconvert leave out what stands for a picture
         words, said = "\n\n".join(filter(None, [words, said])), f"{said}. {what.verdict.partition(chr(10))[0]}"
     display.display({"text/plain": words}, raw=True)

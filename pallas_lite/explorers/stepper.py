@@ -180,9 +180,9 @@ class DerivationStepper(Explorer):
         if not saved:
             t = self.timeline
             full = t.total - t.fill - t.drain <= t.busy * (1 + 1e-9)  # then slots have nothing to gain either
-            return self._say("The core never waits from the first step to the last: no move makes it faster, nor would "
-                             "another slot." if full else
-                             "No move makes it faster, nor two together. Another slot might: try the depth.")
+            more = ("nor would another slot: the core never waits from the first step to the last." if full else
+                    "nor two together. Another slot might: try the depth.")
+            return self._say(f"No move makes it faster, {more}")
         self._go(moved(self.order, line, to), to)
         return self._say("This saves nothing yet: it opens the way for the next move.")
 

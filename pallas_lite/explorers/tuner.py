@@ -26,7 +26,7 @@ from .base import STRONG, Explorer, fresh, laid_over, show_number, show_time, to
 MACHINES = {m.name: m for m in vars(hardware).values() if isinstance(m, Machine) and m is not hardware.TOY}
 MOST_SLOTS, DRAWN = 4, 10  # DRAWN: steps of the timeline on show
 LANES_HIGH = 2.05  # inches
-KEY = "dot: these blocks, now · line: up to their roof"
+KEY = "dot: these blocks, now · line: up to their roof · rings: before, on this machine"
 PLAYED = 1024  # steps: longer products are played for about so many, and go on at their pace
 KINDS = {"bfloat16": 2, "float32": 4}
 AMBER = PALETTE[1]  # unlike any roof
@@ -227,7 +227,7 @@ class BlockTuner(Tuner):
 
     def _roofs(self, figure) -> Figure:
         """The machine's roofs."""
-        roofs = plot_roofline(self.machine, {}, fresh(figure, (0.09, 0.19, 0.89, 0.76)), title="")
+        roofs = plot_roofline(self.machine, {}, fresh(figure, (0.09, 0.19, 0.89, 0.71)), title=KEY)
         lowest = roofs.get_ylim()[0] / 30  # room for blocks that do badly
         roofs.set_ylim(lowest)
         for drops in roofs.collections:  # from each corner down to the axis
@@ -250,9 +250,7 @@ class BlockTuner(Tuner):
         (x, y), (_, top) = (_place(figure, dot) for dot in (now, self._best()))
         marks = [_circle(figure, dot, f"before: {words}", "none", "#8a8a8a") for dot, words in trail]
         marks += [f'<path d="M {x:.1f} {y:.1f} V {top:.1f}" style="stroke: {STRONG}"/>',
-                  _circle(figure, now, f"now: {here}", AMBER, STRONG),
-                  f'<text x="70" y="18" style="font: 9px sans-serif; fill: {STRONG}">'
-                  f"{KEY}{' · rings: before' * bool(trail)}</text>"]
+                  _circle(figure, now, f"now: {here}", AMBER, STRONG)]
         return laid_over(roofs, marks) + self.lanes()
 
     def figure(self) -> Figure:
@@ -261,7 +259,6 @@ class BlockTuner(Tuner):
         (x, y), (_, roof), roofs = self._dot(), self._best(), self._roofs(above).axes[0]
         roofs.vlines(x, y, roof, color=ON_COLOUR, lw=0.8)
         roofs.plot(x, y, "o", ms=9, mfc=AMBER, mec=ON_COLOUR, zorder=5)
-        roofs.text(0.01, 0.98, KEY, transform=roofs.transAxes, va="top", fontsize=9)
         self._lanes(below)
         return figure
 
