@@ -231,12 +231,12 @@ class Traced:
         under_jit = any(isinstance(a, jax.core.Tracer) for a in flat)
         if under_jit or self.call.backend == "xla":
             self._refuse_what_cannot_compile(under_jit)
-            if not (self._on_stand_ins and self.call.on_hazard == "ignore"):
+            if not (self.proviso and self.call.on_hazard == "ignore"):
                 if self.races:
                     what = "under jax.jit, vmap or grad" if under_jit else 'with backend="xla"'
                     raise PallasLiteError(f"{self.call.name}: {what} a call must be free of races, and this one has: "
-                                          f"{self.races[0]}{STAND_INS if self._on_stand_ins else ''}")
-                self.report(self.hazards, STAND_INS if self._on_stand_ins else "")
+                                          f"{self.races[0]}{self.proviso}")
+                self.report(self.hazards, self.proviso)
             values = ((self.general or self)._direct(inputs) if self.manual else
                       self.run_compiled(inputs, self._held)[0])
         elif self.manual:
@@ -305,9 +305,9 @@ class Traced:
                         self.unflatten)
 
     @property
-    def _on_stand_ins(self) -> bool:
-        """Is the kernel checked on values that are not those of its operands?"""
-        return self.manual and self.given is None
+    def proviso(self) -> str:
+        """What to say with hazards where the kernel is checked on values that are not those of its operands; or ""."""
+        return STAND_INS if self.manual and self.given is None else ""
 
     @cached_property
     def _did(self) -> Schedule:
@@ -319,7 +319,7 @@ class Traced:
             except PallasLiteError as error:
                 # An index is outside whatever the values are, or only on these: a table may count from 1.
                 if self.given is not None or whole or not isinstance(error, BlockIndexError):
-                    raise type(error)(f"{error}{STAND_INS * self._on_stand_ins}") from error
+                    raise type(error)(f"{error}{self.proviso}") from error
         return schedule_of(outcome.log, self.call.name, outcome.hazards)
 
     def _stand_ins(self, whole: int) -> dict[str, np.ndarray]:

@@ -23,6 +23,7 @@ from jax.sharding import AbstractDevice, AbstractMesh, SingleDeviceSharding, use
 
 from ..body import OWN_COPIES
 from ..errors import NotSupportedError, PallasLiteError
+from .gpu import parallel_axes
 from .stages import Compiled, Lowered, blamed, unknown
 
 TRIED_ON = ("0.10.2", "0.12.0")
@@ -59,6 +60,7 @@ class GpuLowered(Lowered):
             raise NotSupportedError(f"{name}: {x.name} and {y.name} share their memory, and steps run at once on a "
                                     "GPU: a step may read what another has overwritten. Give both the same "
                                     "index_map, or drop input_output_aliases.")
+        parallel_axes(traced)  # or it raises
 
     @property
     def engine(self):

@@ -13,7 +13,7 @@ PLATFORMS = {"tpu": mosaic.TpuLowered, "triton": cuda.TritonLowered, "mosaic_gpu
 
 
 def lower(traced, platform: str | None) -> Lowered:
-    """The call as a program for `platform`.
+    """The call as a program for `platform`. Its other hazards are reported as its `on_hazard` says, as under jax.jit.
 
     Raises PallasLiteError for a call with a race or a copy left open: the programs do not check again what is proven
     here. Raises NotSupportedError for another platform, and for blocks that are only known when the program runs.
@@ -30,4 +30,6 @@ def lower(traced, platform: str | None) -> Lowered:
     if traced.races:
         raise PallasLiteError(f"{traced.call.name}: only a program that is free of races is lowered, and this one has: "
                               f"{traced.races[0]}")
-    return PLATFORMS[platform](traced.in_grid_order)  # a program counts the grid in its order
+    lowered = PLATFORMS[platform](traced.in_grid_order)  # a program counts the grid in its order
+    traced.report(traced.hazards, traced.proviso)
+    return lowered

@@ -1,6 +1,7 @@
 """TPU programs: right under upstream's interpreter, without a race, and with just the copies of the schedule."""
 import re
 import textwrap
+import warnings
 from pathlib import Path
 
 import jax
@@ -224,6 +225,32 @@ def test_only_what_is_proven_is_lowered():
         add((32, 8), block).trace(rows, rows).lower()
     with pytest.raises(pl.NotSupportedError, match="lowering for 'metal' is not supported; there is 'tpu', "):
         add((32, 8), block).trace(rows, rows).lower("metal")
+
+
+@pytest.mark.parametrize("platform, kinds", [("tpu", ["revisit", "parallel axis"]), ("triton", ["revisit"]),
+                                             ("mosaic_gpu", ["revisit"])])
+def test_lowering_warns_of_hazards_that_are_no_races_as_jit_does(platform, kinds):
+    def total(x_ref, o_ref):
+        o_ref[...] += x_ref[...]
+
+    def call(on_hazard, semantics=None):  # the axis to reduce over is the outermost
+        return pl.pallas_call(total, f32(32, 128), grid=(2, 4), on_hazard=on_hazard,
+                              in_specs=[pl.BlockSpec((8, 128), lambda k, i: (4 * k + i, 0))],
+                              out_specs=pl.BlockSpec((8, 128), lambda k, i: (i, 0)),
+                              compiler_params=pltpu.CompilerParams(dimension_semantics=semantics))
+    semantics = ("parallel", "arbitrary") if "parallel axis" in kinds else None  # on a GPU that is refused
+    x = np.zeros((64, 128), np.float32)
+    with pytest.warns(pl.HazardWarning, match="is written again after step 0 left it") as lowered:
+        assert call("warn", semantics).trace(f32(64, 128)).lower(platform).avals
+    with pytest.warns(pl.HazardWarning) as jitted:
+        jax.jit(call("warn", semantics))(x)
+    assert [str(w.message) for w in lowered] == [str(w.message) for w in jitted]
+    assert [h.kind for h in lowered[0].message.hazards] == kinds
+    with pytest.raises(pl.PallasLiteError, match="is written again after step 0 left it"):
+        call("raise", semantics).trace(f32(64, 128)).lower(platform)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call("ignore", semantics).trace(f32(64, 128)).lower(platform)
 
 
 def test_checks_are_off_only_where_they_are_proven():
