@@ -20,7 +20,7 @@ from jax.experimental.pallas import run_state
 from jax.typing import ArrayLike
 
 from .errors import BlockIndexError, PallasLiteError, SpecError, bound, many
-from .jaxprs import count, count_work, overwritten_first
+from .jaxprs import count, count_work, decides_loops, overwritten_first
 from .memory import garbage_value
 from .refs import Cell, Ref, TracedMemory
 from .tracer_errors import REFS_ONLY, arrays_around, say_plainly
@@ -192,8 +192,11 @@ class Body:
     `values`: one array for each ref that the kernel gets, in the order of `avals` (name, shape, dtype).
     `indices`: the grid position of each step, in the order in which they run.
     `read[i]`, `written[i]`: the kernel may read, may write ref i. `moving`: the refs that it indexes with a traced
-    start, which may lie past their end, and in which lines. `asks`: the grid axes whose index it asks for.
+    start, which may lie past their end, and in which lines. `asks`: the grid axes whose index it asks for. `counts`:
+    the refs of integers that may decide how often a loop runs.
     """
+
+    counts: frozenset[int] = frozenset()  # until that is known
 
     def __init__(self, kernel, avals, grid, indices, unflatten):
         self.avals, self.grid, self.indices = avals, grid, indices
@@ -203,8 +206,8 @@ class Body:
         def apply(ids, values, silent=None, through_refs=True):
             def run(refs):
                 values, flags = refs
-                memories = [TracedMemory(name, *refs, garbage_value("nan", np.dtype(dtype)))
-                            for (name, _, dtype), *refs in zip(avals, values, flags, strict=True)]
+                memories = [TracedMemory(name, *refs, garbage_value("nan", np.dtype(dtype), i in self.counts))
+                            for i, ((name, _, dtype), *refs) in enumerate(zip(avals, values, flags, strict=True))]
                 run_kernel(kernel, unflatten, [Ref(m) for m in memories], ids, grid, silent)
                 self.read, self.written = ([m.loaded for m in memories], [m.stored for m in memories])
                 self.moving = {i: sorted(m.moving) for i, m in enumerate(memories) if m.moving}
@@ -232,6 +235,7 @@ class Body:
         self._asked = {v: positions.index(o) for v, o in zip(inner.invars, outer, strict=True) if o in positions}
         self.asks = {*self._asked.values()}
         self._kernel, self._refs = inner, inner.invars[len(inner.invars) - 2 * len(avals):]
+        self.counts = frozenset(i for i in decides_loops(inner, self._refs) if jnp.issubdtype(avals[i][2], jnp.integer))
         self._step = jax.jit(self._some, compiler_options=AS_WRITTEN)
 
     def overwrites(self, i: int, steps) -> bool:

@@ -13,8 +13,8 @@ from .errors import SpecError
 class InterpretParams:
     """How the simulator behaves where hardware is free to choose. Names and meanings are upstream's.
 
-    `uninitialized_memory`: "nan" (largest integer for ints, True for bools), "zero", "random" (under jit: "nan") or a
-    number.
+    `uninitialized_memory`: "nan" (True for bools; the largest integer for ints, but 0 for those that may decide how
+    often a loop of the kernel runs), "zero", "random" (under jit: "nan") or a number.
     `dma_execution_mode`: when a copy in flight takes effect: "on_wait" (as late as it may), "eager" (at its start), or
     "random" (one or the other, by `random_seed`). A copy that nobody waits for never lands unless it is eager.
     With a `random_seed`, the steps of parallel axes (dimension_semantics) run in another order too.
@@ -54,11 +54,13 @@ class InterpretParams:
 DEFAULT = InterpretParams()
 
 
-def garbage_value(kind: str | float, dtype: np.dtype):
+def garbage_value(kind: str | float, dtype: np.dtype, counts: bool = False):
     """One element of memory that nobody has written.  >>> int(garbage_value("nan", np.dtype("int8")))
     127
+
+    `counts`: it may decide how often a loop runs, and the loop is to end.
     """
-    if kind == "zero":
+    if kind == "zero" or counts and kind == "nan":
         return np.zeros((), dtype)[()]
     if kind != "nan":
         return np.asarray(kind).astype(dtype)[()]
@@ -69,25 +71,28 @@ def garbage_value(kind: str | float, dtype: np.dtype):
     return np.asarray(np.nan).astype(dtype)[()]  # bfloat16 and its like are no np.floating
 
 
-def garbage(params: InterpretParams, shape, dtype, rng) -> np.ndarray:
-    """Memory before anybody writes it."""
+def garbage(params: InterpretParams, shape, dtype, rng, counts: bool = False) -> np.ndarray:
+    """Memory before anybody writes it. `counts`: see garbage_value."""
     if params.uninitialized_memory == "random":
         return rng.integers(0, 100, shape).astype(dtype)
-    return np.full(shape, garbage_value(params.uninitialized_memory, np.dtype(dtype)), dtype)
+    return np.full(shape, garbage_value(params.uninitialized_memory, np.dtype(dtype), counts), dtype)
 
 
 FILLINGS = 4
 PERIOD = 61  # prime, so that a row of a block begins with another value than the row above it
 
 
-def filling(number: int, dtype, is_output: bool, like=()) -> np.ndarray:
+def filling(number: int, dtype, is_output: bool, like=(), counts: bool = False) -> np.ndarray:
     """One of FILLINGS things that memory may have held, as PERIOD values in turn: what differs is unspecified.
 
     In this order: two ends of what a number may be, NaN, and such values as pass for right in a comparison: 0, 1 and
     some of the arrays `like`, where those have this dtype. Outputs and all other memory differ, so that an unwritten
-    element is told from garbage that was copied there.
+    element is told from garbage that was copied there. Where integers may decide how often a loop runs (`counts`) they
+    are small, so that it ends.
     """
     dtype = np.dtype(dtype)
+    if counts:
+        return np.full(PERIOD, number + FILLINGS * is_output, dtype)
     if number == FILLINGS - 1:
         rng = np.random.default_rng(0)
         some = [rng.choice(np.asarray(a).ravel(), PERIOD) for a in like if a.dtype == dtype and a.size]

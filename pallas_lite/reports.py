@@ -62,7 +62,7 @@ def doubtful_refs(operands, body, scalars: int) -> list[int]:
 def filled(traced, inputs, refs=(), k: int = 0) -> dict:
     """The arrays after a run in which the memory of these refs holds filling k at first, and all other filling 0."""
     outputs = {i for i, x in enumerate(traced.operands) if x.is_output}
-    held = [filling(k * (i in refs), dtype, i in outputs, inputs.values())
+    held = [filling(k * (i in refs), dtype, i in outputs, inputs.values(), i in traced.body.counts)
             for i, (_, _, dtype) in enumerate(traced.body.avals)]
     return traced.run_compiled(inputs, held, True)[0]
 
@@ -89,7 +89,7 @@ def unspecified(traced, inputs, doubtful: list[int], runs: list[dict]) -> list[H
             known |= mask
             if not mask.any():
                 continue
-            if refs == (i,) and _left_alone(values, mask, (mask == visited).all(), traced.body.read[i]):
+            if refs == (i,) and _left_alone(values, mask, (mask == visited).all(), traced.body, i):
                 found.append(unwritten(x, mask))
             else:
                 found.append(uninitialised(traced, x, mask, values, refs))
@@ -102,14 +102,14 @@ def differ(values) -> np.ndarray:
     return np.logical_or.reduce([first != other for other in others])
 
 
-def _left_alone(values, mask, is_all: bool, read: bool) -> bool:
+def _left_alone(values, mask, is_all: bool, body, i: int) -> bool:
     """Did nobody write this part of an output? Where the kernel reads the output, it may have added 0 to it.
 
     So there, all that differs must hold its filling still, and something else must have been written.
     """
-    first, second = (filling(k, values[0].dtype, True)[0] for k in (0, 1))
+    first, second = (filling(k, values[0].dtype, True, counts=i in body.counts)[0] for k in (0, 1))
     still = (values[0][mask] == first).all() and (values[1][mask] == second).all()
-    return not read or still and not is_all and values[0].dtype.kind != "b"
+    return not body.read[i] or still and not is_all and values[0].dtype.kind != "b"
 
 
 def unwritten(x, mask: np.ndarray) -> Hazard:

@@ -267,7 +267,8 @@ class Traced:
         params = self.call.params
         if self.races or self.call.backend == "simulate" or params.uninitialized_memory == "random":
             inputs = {name: np.asarray(a) for name, a in inputs.items()}
-            return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras)
+            return simulate(self.schedule, self.operands, inputs, self.body.step, params, self.extras,
+                            self.body.counts)
         held = [np.full(PERIOD, value) for value in self._held]  # as `filling` has it: one program for both
         values, past_end = self.run_compiled(inputs, held, False)
         if params.out_of_bounds_reads == "raise":
@@ -283,7 +284,8 @@ class Traced:
     @property
     def _held(self) -> list:
         """What the memory of each ref holds at first, as the call has it."""
-        return [garbage_value(self._filling, np.dtype(dtype)) for _, _, dtype in self.body.avals]
+        return [garbage_value(self._filling, np.dtype(dtype), i in self.body.counts)
+                for i, (_, _, dtype) in enumerate(self.body.avals)]
 
     @property
     def _filling(self) -> str | float:

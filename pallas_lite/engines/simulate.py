@@ -15,7 +15,7 @@ class Simulate:
     """Plays the events of a schedule. `body(step, slots)` gets the operands' values and returns the new ones."""
 
     def __init__(self, schedule: Schedule, operands, inputs: dict[str, np.ndarray], body, params: InterpretParams,
-                 extras):
+                 extras, counts=()):
         self.schedule, self.body, self.params, self.rng = schedule, body, params, params.rng
         self.operands = {x.name: x for x in operands}
         self.hbm = {array: np.asarray(value).view() for array, value in inputs.items()}
@@ -23,12 +23,14 @@ class Simulate:
             value.flags.writeable = False
         for y in filter(lambda x: x.is_output, operands):  # in an array of its own, or in a copy of an operand's
             self.hbm[y.array] = np.array(inputs[y.array]) if y.array in inputs else self.garbage(y.shape, y.dtype)
-        self.slots = {x.name: [self.garbage(x.block_shape, x.dtype) for _ in range(x.depth)] for x in operands}
+        self.slots = {x.name: [self.garbage(x.block_shape, x.dtype, i in counts) for _ in range(x.depth)]
+                      for i, x in enumerate(operands)}
         # The refs that no copy touches: prefetched scalars, and scratch.
-        self.extras = [self.garbage(e.shape, e.dtype) if isinstance(e, Scratch) else np.asarray(e) for e in extras]
+        self.extras = [self.garbage(e.shape, e.dtype, i in counts) if isinstance(e, Scratch) else np.asarray(e)
+                       for i, e in enumerate(extras, len(operands))]
 
-    def garbage(self, shape, dtype):
-        return garbage(self.params, shape, dtype, self.rng)
+    def garbage(self, shape, dtype, counts=False):
+        return garbage(self.params, shape, dtype, self.rng, counts)
 
     def play(self) -> dict[str, np.ndarray]:
         """Run to the end; returns the HBM arrays. A wait for a copy that was never started raises PipelineError."""
@@ -70,9 +72,10 @@ class Simulate:
 
 
 def simulate(schedule: Schedule, operands, inputs: dict[str, np.ndarray], body,
-             params: InterpretParams = DEFAULT, extras=()) -> dict[str, np.ndarray]:
+             params: InterpretParams = DEFAULT, extras=(), counts=()) -> dict[str, np.ndarray]:
     """The HBM arrays after the schedule ran: `inputs` by array name, outputs start as garbage.
 
     `extras`: the kernel's further refs, each as its value, or as a shape and dtype of scratch that starts as garbage.
+    `counts`: the refs, by number, that may decide how often a loop runs.
     """
-    return Simulate(schedule, operands, inputs, body, params, extras).play()
+    return Simulate(schedule, operands, inputs, body, params, extras, counts).play()
