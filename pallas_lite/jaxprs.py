@@ -52,47 +52,39 @@ def overwritten_first(jaxpr, ref, known) -> bool:
 def decides_loops(jaxpr, refs) -> set[int]:
     """The refs, by number, whose contents may decide how often a while loop of the kernel runs."""
     marks, before, found = {ref: {i} for i, ref in enumerate(refs)}, None, set[int]()
-    while before != (before := [marks[ref] for ref in refs]) and count(jaxpr, "while"):
+    while count(jaxpr, "while") and before != (before := [len(marks[ref]) for ref in refs]):
         found |= _decides(jaxpr, marks)  # what a step leaves in a ref may decide in the next
     return found
 
 
 def _decides(jaxpr, marks: dict) -> set[int]:
-    """The marks of what may decide how often a while loop runs. `marks`: variable -> marks; a ref gets those of what is
-    written to it."""
+    """The marks of what may decide how often a while loop runs. `marks`: variable -> marks.
+
+    A ref's set is one object, inside and outside: it gets the marks of what is written to the ref.
+    """
     found = set[int]()
 
-    def of(v):
-        return set() if hasattr(v, "val") else marks.get(v, set())
-
-    def enter(inner, outer, given):
+    def enter(inner, given):
         inside = dict(zip(inner.invars, given, strict=True))
         found.update(_decides(inner, inside))
-        for v, o in zip(inner.invars, outer, strict=True):  # what is written to a ref in there
-            if not hasattr(o, "val"):
-                marks[o] = of(o) | (inside[v] if "Ref" in type(o.aval).__name__ else set())
         return [set() if hasattr(v, "val") else inside.get(v, set()) for v in inner.outvars]
     for e in jaxpr.eqns:
-        all_of = set().union(*map(of, e.invars))
-        results = [all_of] * len(e.outvars)
-        if e.primitive.name == "while":
-            (cond, of_cond), (body, of_body) = inner_jaxprs(e)
-            state = [of(v) for v in e.invars[len(e.invars) - len(body.outvars):]]
-            consts, before = of_body[:len(of_body) - len(state)], None
-            while state != before:
-                before = state
-                after = enter(body, of_body, [*map(of, consts), *state])
-                state = [a | b for a, b in zip(state, after, strict=True)]
-            consts = of_cond[:len(of_cond) - len(state)]
-            found.update(*enter(cond, of_cond, [*map(of, consts), *state]))
-            results = state
-        else:
-            scan = e.primitive.name == "scan"  # what it carries may be computed from all of it
-            for inner, outer in inner_jaxprs(e):
-                if outer is not None:
-                    enter(inner, outer, [all_of if scan else of(v) for v in outer])
-            if e.primitive.name in ("swap", "addupdate"):
-                marks[e.invars[0]] = all_of
+        given = [set() if hasattr(v, "val") else marks.setdefault(v, set()) for v in e.invars]
+        mixed, name = set().union(*given), e.primitive.name
+        results = [mixed] * len(e.outvars)
+        if name == "while":
+            (cond, _), (body, _) = inner_jaxprs(e)
+            n, m = (len(j.invars) - len(body.outvars) for j in (cond, body))
+            results, before = given[n + m:], None
+            while results != before:  # a round may decide about a later one
+                before, results = results, [a | b for a, b in zip(results, enter(body, given[n:n + m] + results), strict=True)]
+            found.update(*enter(cond, given[:n] + results))
+        for inner, outer in inner_jaxprs(e) if name != "while" else ():
+            if outer is not None:  # what a scan carries may be computed from all that it gets
+                enter(inner, [mixed if name == "scan" and "Ref" not in type(v.aval).__name__ else g
+                              for v, g in zip(outer, given[len(given) - len(outer):], strict=True)])
+        if name in ("swap", "addupdate"):
+            given[0].update(mixed)
         marks.update(zip(e.outvars, results, strict=True))
     return found
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..errors import SpecError
 from ..races import Rectangles
+from ..schedule import size_of
 
 READ, WRITE, COPY, SEND, WAIT = "read", "write", "copy", "send", "wait"  # send: a remote copy reads its source
 
@@ -110,6 +111,11 @@ class Access(NamedTuple):
 def rectangle_of(ref):
     """The buffer of a ref, and the rectangle that it is a window on."""
     return ref.memory, ref.memory.rectangle(*ref.window[1:])
+
+
+def bytes_of(window) -> int:
+    """Of a buffer and a rectangle."""
+    return size_of(window[1]) * window[0].dtype.itemsize
 
 
 def part(rectangle):

@@ -48,7 +48,7 @@ def loops_count_as_jax():
 
 
 def ends(rounds: int) -> None:
-    """Raises PipelineError for a loop of so many rounds after memory was read that nobody had written: it may be why."""
+    """Raises PipelineError for a loop of so many rounds, where memory was read that nobody had written."""
     here = machine.get()
     found = [h for h in here.hazards if h.kind == "uninitialised"] if here and rounds > MOST else []
     if found:

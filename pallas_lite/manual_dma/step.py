@@ -64,11 +64,7 @@ class Step:
     def read(self, buffer, rectangle):
         number = self._note(READ, (buffer, rectangle))
         if self.races.read(number, buffer.places.find(rectangle)) and not buffer.is_semaphore:
-            what, mend = (("which holds what an earlier visit left there.", "Initialise it in the first step of its "
-                           "visit. If it is a sum over a grid axis, make that axis the innermost (last) of the grid.")
-                          if buffer.left_over else
-                          ("part of which nobody has written.",
-                           "Write it, or copy something into it and wait, before reading it."))
+            what, mend = mends.of_unwritten(buffer)
             self.report("uninitialised", f"{self.show(number)}, {what}", mend, number)
 
     def write(self, buffer, rectangle):
@@ -149,9 +145,9 @@ class Step:
                 "kept": (source.kept, target.kept)}
         sources, targets = (buffer.places.find(rectangle) for buffer, rectangle in ends)
         number = self._note(SEND if sender else COPY, *ends, **more)
-        if any(p.last is None and not p.writes for p in sources):
-            self.report("uninitialised", f"{self.show(number)} sends memory that nobody has written.",
-                        "Write the whole of it first, or copy only what was written.", number)
+        if any(p.last is None and not p.writes and not p.clash for p in sources):
+            what, mend = mends.of_unwritten(ends[0][0], sent=True)
+            self.report("uninitialised", f"{self.show(number)} sends {what}", mend, number)
         (source, this), (target, that) = ends
         if target.in_hbm or not block:
             self._write_input(number, target, that)
@@ -329,13 +325,16 @@ class Step:
         for key, copies in self.races.in_flight.items():
             taken, owed = self.races.taken[key], self.races.owed[key]
             for number in copies:
-                what = "is never waited for: nobody knows whether it arrived."
-                if taken:  # some were waited for; the semaphore does not tell which
+                what, call = "is never waited for: nobody knows whether it arrived.", "Call"
+                if taken and len(copies) == 1:
+                    what = f"is waited for in part: waits take {taken} of its {owed} bytes."
+                    call = "In place of the wait for a part of it, call"
+                elif taken:  # some were waited for; the semaphore does not tell which
                     what = (f"may be the one that is not waited for: semaphore {self.names.get(key)} gets {owed} bytes "
                             f"from {many(len(copies), 'copy', 'copies')}, and waits take {taken}. {owed - taken} are "
                             "left in it.")
                 self.report("never waited", f"{self.show(number)} {what}",
-                            f"Call {self.log[number].wait} before the kernel ends.", number)
+                            f"{call} {self.log[number].wait} before the kernel ends.", number)
         for array, buffer in outputs.items():
             self.races.final(buffer.places.places.values())
             lost = merged(r for r, p in buffer.places.places.items() if p.last is None and not p.writes and not p.clash)
