@@ -77,7 +77,8 @@ def _decides(jaxpr, marks: dict) -> set[int]:
             n, m = (len(j.invars) - len(body.outvars) for j in (cond, body))
             results, before = given[n + m:], None
             while results != before:  # a round may decide about a later one
-                before, results = results, [a | b for a, b in zip(results, enter(body, given[n:n + m] + results), strict=True)]
+                before, after = results, enter(body, given[n:n + m] + results)
+                results = [a | b for a, b in zip(results, after, strict=True)]
             found.update(*enter(cond, given[:n] + results))
         for inner, outer in inner_jaxprs(e) if name != "while" else ():
             if outer is not None:  # what a scan carries may be computed from all that it gets

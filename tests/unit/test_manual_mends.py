@@ -51,8 +51,8 @@ def test_a_wait_for_half_of_a_copy_is_not_put_down_to_another_copy():
     found = hazards(kernel, scratch_shapes=SCRATCH)
     assert [h.kind for h in found] == ["read before wait", "overwrite in flight"]
     for h in found:  # the second is only seen when the value is used, after all waits
-        assert h.mend == ("The waits before took 8192 of its 16384 bytes, and do not tell which of them had arrived. Wait "
-                          f"for all its parts first, or for the whole in place of them: {WHOLE}.")
+        assert h.mend == ("The waits before took 8192 of its 16384 bytes, and do not tell which of them had arrived. "
+                          f"Wait for all its parts first, or for the whole in place of them: {WHOLE}.")
 
 
 def test_the_mends_are_right():
@@ -99,8 +99,8 @@ def test_the_whole_after_a_part_hangs():
         wait_for(FIRST, x_hbm, buf, sem)
         copy.wait()
         o_ref[...] = buf[...]
-    with pytest.raises(pl.PipelineError, match=r"16384 bytes, of which 8192 can come.* Part of what was started was waited "
-                                               r"for already \(line \d+\): wait for the rest, or for the whole in place"):
+    with pytest.raises(pl.PipelineError, match=r"16384 bytes, of which 8192 can come.* Part of what was started was "
+                                               r"waited for already \(line \d+\): wait for the rest, or for the whole"):
         hazards(kernel, scratch_shapes=SCRATCH)
 
 
@@ -124,8 +124,8 @@ def total(masked):
 def test_an_edge_of_a_pipeline_inside_a_kernel_is_left_out_not_written():
     [found] = hazards(total(masked=False), EDGE, out=(8, 128))
     assert "part of which lies past the edge of its array, where its slot keeps what it held." in found.message
-    assert found.mend == ("Leave what lies past the edge out with jnp.where, on every operand, rather than multiplying it "
-                          "by 0.")
+    assert found.mend == ("Leave what lies past the edge out with jnp.where, on every operand, rather than multiplying "
+                          "it by 0.")
     assert hazards(total(masked=True), EDGE, out=(8, 128)) == []
 
 
