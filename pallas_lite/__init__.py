@@ -103,7 +103,16 @@ _ELSEWHERE = {
     "delay": "Give pallas_call a CostEstimate: a timeline follows it.",
     "lower_as_mlir pallas_export_experimental pallas_call_p":
         "Compile with jax.experimental.pallas; here, look at f.trace(x).schedule.",
-    "triton mosaic_gpu fuser": "Kernels of one TPU core are simulated. Write the kernel with pltpu.",
+    "triton mosaic_gpu gpu fuser":
+        "Kernels of one TPU core are simulated: write the kernel with pallas_lite.tpu. A call without copies of its "
+        'own has a program for a GPU: f.trace(x).lower("triton").',
+    # Names of older versions, which published kernels use.
+    "Unblocked unblocked":
+        "Give Element dimensions in the block_shape, whose index is an offset: (pl.Element(8), 128).",
+    "atomic_add atomic_and atomic_or atomic_xor atomic_max atomic_min atomic_cas atomic_xchg":
+        'Steps along an "arbitrary" axis run one after the other: o_ref[...] += value.',
+    "swap": "Read the ref, old = x_ref[...], then write it, x_ref[...] = new.",
+    "max_contiguous": "It tells a compiler something, and values do not depend on it: leave it out.",
 }
 if _typing.TYPE_CHECKING:  # a type checker reads the names here, and says itself where one is not here
     from .explorers import block_tuner as block_tuner

@@ -76,6 +76,10 @@ def bound(f, args: Iterable, kwargs: Mapping, hidden: bool = False) -> inspect.B
         return inspect.signature(lambda *args, **kwargs: None).bind(*args, **kwargs)
 
 
+class MissingModule(NotSupportedError, ImportError):
+    """A module of Pallas that this package does not have. `from pallas_lite import …` would hide an AttributeError."""
+
+
 def missing_names(module: str, nearest: dict[str, str]) -> Callable[[str], NoReturn]:
     """A module's `__getattr__`: for a name that Pallas has or had, the error says the nearest way here.
 
@@ -85,6 +89,7 @@ def missing_names(module: str, nearest: dict[str, str]) -> Callable[[str], NoRet
 
     def getattribute(name: str) -> NoReturn:
         if name in ways:
-            raise MissingError(f"{module}.{name} is not supported here. {ways[name]}")
+            kind = MissingModule if name in ("triton", "mosaic_gpu", "gpu", "fuser") else MissingError
+            raise kind(f"{module}.{name} is not supported here. {ways[name]}")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     return getattribute

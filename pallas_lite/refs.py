@@ -39,6 +39,12 @@ def is_static(i) -> bool:
                                                  and not isinstance(i, jax.core.Tracer))
 
 
+# What Pallas' refs have and arrays have not, or not for the same.
+NEAREST = {"bitcast": "read it first, jax.lax.bitcast_convert_type({x}, dtype)", "get": "read it, {x}",
+           "set": "write it, {x} = value", "addupdate": "write it, {x} += value",
+           "swap": "read it, old = {x}, and write it, {x} = new"}
+
+
 class Ref:
     """A window on a memory. `[...]` reads and writes it; `.at[...]` is a smaller window."""
 
@@ -93,8 +99,10 @@ class Ref:
     def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)
-        raise MissingError(f"{self.memory.name} is a ref, and has no {name}: read it first, "
-                           f"{self.memory.name}[...].{name}.")
+        x = f"{self.memory.name}[...]"
+        own = f"read it first, {x}.{name}" if hasattr(jax.Array, name) else f"its value is {x}"
+        mend = NEAREST.get(name, own).format(x=x)
+        raise MissingError(f"{self.memory.name} is a ref, and has no {name}: {mend}.")
 
     @property
     def at(self) -> "_At":

@@ -77,17 +77,25 @@ class CompilerParams:
 
 _ELSEWHERE = {
     "ANY": "It is pl.ANY.",
+    "DeviceIdType": "It is pl.DeviceIdType.",
+    "run_scoped": "It is pl.run_scoped.",
+    "HOST": "Operands are in HBM: pl.ANY, or HBM.",
+    "delay": "Give pallas_call a CostEstimate: a timeline follows it.",
+    "trace": "Use jax.named_scope.",
+    "device_id": "One chip is simulated, and it is 0.",
+    "strided_load strided_store": "Index the ref with pl.ds(start, size, stride).",
+    "get_pipeline_schedule make_pipeline_allocations": "Use emit_pipeline.",
     "TPUInterpretParams": "It is InterpretParams.",
     "TPUCompilerParams": "It is CompilerParams.",
     "TPUMemorySpace": "It is MemorySpace.",
     "CMEM SEMAPHORE VMEM_SHARED ACC Tiling": "Memory is VMEM, SMEM or HBM here, in the array's own layout.",
     "dma_semaphore": "It is SemaphoreType.DMA.",
-    "semaphore_signal semaphore_wait get_barrier_semaphore core_barrier":
+    "semaphore semaphore_read semaphore_signal semaphore_wait get_barrier_semaphore core_barrier":
         "Only DMA semaphores are simulated (SemaphoreType.DMA): make_async_copy signals them, and its .wait() waits "
         "for them.",
     "async_remote_copy": "Use make_async_remote_copy(...).start().",
     "load store": "Index the ref: x_ref[...], o_ref[...] = value; jnp.where takes the place of a mask.",
-    "roll": "Use jnp.roll.",
+    "roll rotate dynamic_rotate": "Use jnp.roll.",
     "repeat": "Use jnp.tile.",
     "reciprocal": "Divide: 1 / x.",
     "einshape": "Use jnp.reshape and jnp.transpose.",

@@ -32,7 +32,7 @@ from .reports import BACKWARDS
 from .schedule import Schedule
 from .timeline import Timeline, timeline
 from .tracer_errors import first_outside
-from .verify import RACES, Hazard, Hazards, grid_hazards, verify
+from .verify import RACES, Hazard, Hazards, grid_hazards, of_tables, verify
 
 if TYPE_CHECKING:
     from .call import Call
@@ -137,11 +137,16 @@ class Traced:
         """What is wrong with the schedule, and with a kernel's own copies. Reports about values come with a run."""
         if self.blocks_from_scalars:
             return []  # nobody can tell before it runs
-        found = verify(self._did if self.manual else self.schedule) + self.grid_hazards
+        found = self.fitting(verify(self._did if self.manual else self.schedule)) + self.grid_hazards
         if self.manual:
             return Hazards(orders.both(self, found, {BACKWARDS: lambda: self.other_order()._did}))
         plain = self.in_grid_order
         return Hazards(found if plain is self else reports.of_order(self, found, plain.hazards, self.by_seed))
+
+    def fitting(self, found: list[Hazard]) -> list[Hazard]:
+        """`found`, with mends that fit a call whose scalars choose blocks."""
+        chosen = self.scalars and self.call.grid
+        return of_tables(found, self.in_grid_order.operands, self.call.grid) if chosen else found
 
     @property
     def races(self) -> list[Hazard]:

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -222,6 +222,22 @@ def grid_hazards(operands, indices, parallel: list[int], schedule: Schedule) -> 
                 found.append(Hazard("parallel axis", what, mend, y.name, t, int(schedule.columns.slots[t, i]),
                                     (int(schedule.runs[other]), int(schedule.runs[t]))))
     return found
+
+
+def of_tables(found: list[Hazard], operands, grid) -> list[Hazard]:
+    """`found`, for a call whose prefetched scalars choose blocks: no order of its axes may mend a revisit."""
+    def mended(h):
+        y = next((y for y in operands if y.name == h.operand and h.kind == "revisit"), None)
+        if y is None:
+            return h
+        blocks = np.asarray(y.blocks).reshape(*grid, -1)
+        summed = [a for a in range(len(grid)) if (blocks == blocks.take([0], a)).all()]
+        visits = np.moveaxis(blocks, summed, range(len(grid) - len(summed), len(grid))).reshape(-1, blocks.shape[-1])
+        visits = visits[np.concatenate([[True], (visits[1:] != visits[:-1]).any(1)])]
+        return h if len(np.unique(visits, axis=0)) == len(visits) else replace(
+            h, mend=f"{WORDS['revisit'][2].partition('. ')[0]}. Let the steps of a block follow each other: sort the "
+                    f"scalars that choose the blocks of {y.name}, and with them what else the steps take.")
+    return [*map(mended, found)]
 
 
 def two_on_a_block(y, indices, axis: int) -> tuple[int, int] | None:

@@ -165,12 +165,13 @@ def missing(starts, x):
 
 
 def _no_derivative(primals, tangents):
-    raise NotSupportedError("a pallas_call has no derivative, here as in Pallas. Give one to the function that calls "
-                            "it, with jax.custom_vjp; its backward pass may be a kernel too.")
+    raise NotSupportedError("a pallas_call has no derivative here; in Pallas it has one for jax.jvp, and none for "
+                            "jax.grad. Give one to the function that calls it: for jax.grad with jax.custom_vjp, whose "
+                            "backward pass may be a kernel too, for jax.jvp with jax.custom_jvp.")
 
 
 def without_derivative(f):
-    """`f` of a call: a batch runs one by one under jax.vmap, and jax.grad says that there is no derivative."""
+    """`f` of a call: a batch runs one by one under jax.vmap, and who asks for a derivative is told that it has none."""
     f = jax.custom_jvp(jax.custom_batching.sequential_vmap(f))
     f.defjvp(_no_derivative)
     return f

@@ -29,7 +29,7 @@ def run(traced, inputs) -> tuple[dict, list[Hazard]]:
     plain, others = outcome, {BACKWARDS: lambda: traced.other_order().stepped(inputs)}
     if ran is not traced:  # what is wrong in the order of the grid is not put down to another
         plain, others = traced.stepped(inputs), {**others, traced.by_seed: lambda: outcome}
-    return outcome.values, both(traced, traced.grid_hazards + plain.hazards, others, plain)
+    return outcome.values, both(traced, traced.grid_hazards + traced.fitting(plain.hazards), others, plain)
 
 
 def both(traced, found, others, outcome=None) -> list[Hazard]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.experimental import pallas as upstream
 
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
@@ -232,3 +233,26 @@ def test_an_unknown_compiler_setting_is_an_error():
     assert pltpu.CompilerParams(("parallel",), vmem_limit_bytes=3).vmem_limit_bytes == 3
     with pytest.raises(TypeError, match="dimension_semantic"):
         pltpu.CompilerParams(dimension_semantic=("parallel",))
+
+
+@pytest.mark.parametrize("name, mend", [
+    ("bitcast", "read it first, jax.lax.bitcast_convert_type(x[...], dtype)"), ("get", "read it, x[...]"),
+    ("set", "write it, x[...] = value"), ("addupdate", "write it, x[...] += value"),
+    ("swap", "read it, old = x[...], and write it, x[...] = new"), ("T", "read it first, x[...].T"),
+    ("unpack", "its value is x[...]")])
+def test_what_a_ref_has_not_is_mended_by_what_there_is(name, mend):
+    with pytest.raises(pl.NotSupportedError) as error:
+        pl.pallas_call(lambda x_ref, o_ref: getattr(x_ref, name), shape(8))(X8)
+    assert str(error.value) == f"x is a ref, and has no {name}: {mend}."
+    if name not in ("bitcast", "get", "set", "addupdate", "swap"):
+        assert hasattr(X8, name) == (name != "unpack")
+
+
+def test_the_mend_of_a_bitcast_gives_what_upstream_gives():
+    def theirs(x_ref, o_ref):
+        o_ref[...] = x_ref.bitcast(jnp.int32)[...]
+
+    def mended(x_ref, o_ref):
+        o_ref[...] = jax.lax.bitcast_convert_type(x_ref[...], jnp.int32)
+    x, out = np.ones((8, 128), np.float32), jax.ShapeDtypeStruct((8, 128), jnp.int32)
+    np.testing.assert_array_equal(pl.pallas_call(mended, out)(x), upstream.pallas_call(theirs, out, interpret=True)(x))

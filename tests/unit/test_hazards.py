@@ -4,6 +4,7 @@ import warnings
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import pallas_lite as pl
@@ -293,3 +294,32 @@ def test_hazards_print_as_words_and_not_without_end():
                        out_specs=pl.BlockSpec((1,), lambda i: (0,)))
     [unvisited] = found = f.trace(shape(8)).hazards
     assert repr(found) == str(unvisited)
+
+
+@pytest.mark.parametrize("table, axes, mend", [
+    ([0, 1, 0, 2], 1, "sort"), ([0, 0, 1, 2], 1, None), ([0, 1, 2], 2, "innermost"), ([0, 1, 0], 2, "sort")])
+@pytest.mark.parametrize("copies", [False, True])
+def test_a_table_that_comes_back_to_a_block_is_to_be_sorted(table, axes, mend, copies):
+    """Where another order of the axes would not help. With two axes the outer one is that which is reduced over."""
+    def kernel(table_ref, x_ref, o_ref, *buf):
+        for b in buf:
+            pltpu.sync_copy(x_ref, b)
+        o_ref[...] = x_ref[...]
+    n, spec = len(table), pl.BlockSpec((8, 128), lambda *i: (i[-2] if axes == 1 else i[0] * n + i[1], 0))
+    f = pl.pallas_call(kernel, jax.ShapeDtypeStruct((24, 128), jnp.float32), grid_spec=pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=1, grid=(2,) * (axes - 1) + (n,), in_specs=[spec], out_specs=pl.BlockSpec(
+            (8, 128), lambda *i: (i[-1][i[-2]], 0)), scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)] * copies))
+    x = jnp.ones((16 * n, 128))
+    for found in (f.trace(np.array(table, np.int32), x).hazards, raised(f, np.array(table, np.int32), x)):
+        mends = [h.mend for h in found if h.kind == "revisit"]
+        assert len(mends) == (mend is not None)
+        for text in mends:
+            assert ("sort the scalars that choose the blocks of" in text) == (mend == "sort")
+            assert ("the innermost (last) axis of the grid" in text) == (mend == "innermost")
+
+
+def raised(f, *operands):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        f(*operands)
+    return said[0].message.hazards if said else []

@@ -9,7 +9,7 @@ from jax.experimental.pallas import tpu as upstream_pltpu
 
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
-from pallas_lite.errors import MissingError
+from pallas_lite.errors import MissingError, MissingModule
 
 # What pallas_lite has and Pallas has not, on purpose.
 OURS = {
@@ -23,8 +23,11 @@ OURS = {
 }
 PAIRS = {"pl": (pl, upstream_pl), "pltpu": (pltpu, upstream_pltpu)}
 # Names of older and newer versions of Pallas than the one that is installed.
-OTHER_VERSIONS = {"pl": ["load", "store", "dot", "core_map", "DeviceIdType"],
-                  "pltpu": ["ANY", "TPUCompilerParams", "TPUInterpretParams", "TPUMemorySpace", "repeat", "conv"]}
+OTHER_VERSIONS = {"pl": ["load", "store", "dot", "core_map", "DeviceIdType", "Unblocked", "unblocked", "atomic_add",
+                         "atomic_cas", "max_contiguous", "swap", "gpu"],
+                  "pltpu": ["ANY", "TPUCompilerParams", "TPUInterpretParams", "TPUMemorySpace", "repeat", "conv",
+                            "DeviceIdType", "run_scoped", "delay", "semaphore_read", "semaphore_signal", "trace",
+                            "strided_load", "rotate", "HOST", "device_id", "get_pipeline_schedule"]}
 
 
 def public(module):
@@ -36,7 +39,7 @@ def public(module):
 def test_every_name_of_pallas_is_here_or_says_the_nearest_way(module, name):
     try:
         assert getattr(PAIRS[module][0], name) is not None
-    except MissingError as e:
+    except (MissingError, MissingModule) as e:
         text = str(e)
         assert text.startswith(f"pallas_lite{'.tpu' if module == 'pltpu' else ''}.{name} is not supported here. ")
         assert text.endswith(".") and len(text.partition(" here. ")[2].split()) > 1
@@ -66,3 +69,10 @@ def test_a_name_that_nobody_has_is_an_ordinary_error():
         with pytest.raises(AttributeError, match="has no attribute 'no_such_name'") as e:
             _ = module.no_such_name
         assert not isinstance(e.value, MissingError)
+
+
+@pytest.mark.parametrize("name", ["triton", "mosaic_gpu", "gpu"])
+def test_the_import_of_a_gpu_half_says_what_there_is(name):
+    with pytest.raises(ImportError, match=f"pallas_lite.{name} is not supported here. Kernels of one TPU core are "
+                                          r'simulated: .* f\.trace\(x\)\.lower\("triton"\)'):
+        exec(f"from pallas_lite import {name} as plgpu")

@@ -374,12 +374,14 @@ def test_64_bit_operands_have_32_bits_as_in_jax():
 def test_a_call_has_no_derivative():
     f = pl.pallas_call(copy, OUT, grid=2, in_specs=[block()], out_specs=block())
     total = lambda x: f(x).sum()  # noqa: E731
-    for gradient in (jax.grad(total), jax.jit(jax.grad(total)), jax.grad(jax.jit(total))):
+    forward = lambda x: jax.jvp(f, (x,), (x,))  # noqa: E731
+    for gradient in (jax.grad(total), jax.jit(jax.grad(total)), jax.grad(jax.jit(total)), forward):
         with pytest.raises(pl.NotSupportedError) as error:
             gradient(jnp.asarray(X))
         assert str(error.value) == (
-            "a pallas_call has no derivative, here as in Pallas. Give one to the function that calls it, with "
-            "jax.custom_vjp; its backward pass may be a kernel too.")
+            "a pallas_call has no derivative here; in Pallas it has one for jax.jvp, and none for jax.grad. Give one "
+            "to the function that calls it: for jax.grad with jax.custom_vjp, whose backward pass may be a kernel too, "
+            "for jax.jvp with jax.custom_jvp.")
 
 
 def test_a_derivative_given_by_the_author():
