@@ -274,3 +274,22 @@ def test_a_block_that_no_step_visits_is_said_once(rows, kinds):
     reported, value = called(f, X)
     assert sorted(h.kind for h in reported) == sorted(kinds)
     assert np.isnan(value[12:]).all() and (value[:rows] == X[:rows]).all()
+
+
+@pytest.mark.parametrize("decides, text", [
+    (lambda buf: buf[...] if pl.program_id(0) == 0 else None, r"Branch with @pl.when\(condition\)"),
+    (lambda buf: buf[...] * float(buf[0, 0]), "only a running step has"),
+    (lambda buf: [buf[...] for _ in range(pl.program_id(0) + 1)][0], r"Loop with pl.loop\(0, n\)"),
+    (lambda buf: buf[:pl.program_id(0) + 8], "Give a start and a size"),
+    (lambda buf: np.asarray(buf[...]) * 1, "Use the function of the same name in jax.numpy")])
+def test_what_python_decides_goes_through_but_not_under_jit(decides, text):
+    def kernel(x_hbm, o_ref, buf, sem):
+        pltpu.async_copy(x_hbm, buf, sem).wait()
+        o_ref[...] = decides(buf)
+    f = pl.pallas_call(kernel, jax.ShapeDtypeStruct((8, 128), jnp.float32), grid=(1,), in_specs=[
+        pl.BlockSpec(memory_space=pl.ANY)], out_specs=pl.BlockSpec((8, 128), lambda i: (0, 0)), scratch_shapes=[
+        pltpu.VMEM((8, 128), jnp.float32), pltpu.SemaphoreType.DMA])
+    x = jnp.ones((8, 128))
+    np.testing.assert_array_equal(f(x), x)
+    with pytest.raises(pl.SpecError, match=text):
+        jax.jit(f)(x)
