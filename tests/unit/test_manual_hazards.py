@@ -275,7 +275,8 @@ def test_the_tail_of_an_edge_block_is_reported_only_where_it_shows():
     assert ragged(lambda block: 1).trace(X).hazards == []
     found = ragged(lambda block: block.sum()).trace(X).hazards
     check(only(found, "uninitialised"), "x", 2, 0, "step 2: the kernel reads x[slot 0] (line), part of "
-          "which nobody has written.\n  Write it, or copy something into it and wait, before reading it.")
+          "which lies past the edge of its array, where its slot keeps what it held.\n  Leave what lies past the edge "
+          "out with jnp.where, on every operand, rather than multiplying it by 0.")
 
 
 def test_what_an_earlier_visit_left_in_a_slot_counts_as_unwritten():
