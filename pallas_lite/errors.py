@@ -1,4 +1,5 @@
 """Errors and warnings a user can act on. Each says where, what, and how to mend it."""
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
@@ -74,6 +75,15 @@ def bound(f, args: Iterable, kwargs: Mapping, hidden: bool = False) -> inspect.B
             return None
         # It has no signature, or one that somebody wrote: the call itself will tell.
         return inspect.signature(lambda *args, **kwargs: None).bind(*args, **kwargs)
+
+
+def signature_of(f: Callable) -> inspect.Signature:
+    """What a function says that it takes: a decorator that takes anything, what the function takes that it wraps."""
+    with contextlib.suppress(ValueError):  # a function of C's says nothing
+        own = inspect.signature(f, follow_wrapped=False)
+        if not any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in own.parameters.values()):
+            return own
+    return inspect.signature(f)
 
 
 class MissingModule(NotSupportedError, ImportError):

@@ -1,5 +1,4 @@
 """opening: a call of the learner's own -> an explorer of it. In: a pallas_call and its operands. Out: one of VIEWS."""
-import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +6,7 @@ from typing import Any
 from ..body import kernel_name
 from ..call import Call, first_call
 from ..display import steps_of
-from ..errors import SpecError, bound, many
+from ..errors import SpecError, bound, many, signature_of
 from ..hardware import TPU_V5E, Machine
 from ..index_maps import unjitted
 from ..traced import Traced
@@ -98,12 +97,3 @@ def caller(f: Callable, operands: tuple, settings: dict) -> Callable:
     if hasattr(f, "__wrapped__"):  # for first_call, which looks inside
         made_and_called.__wrapped__ = caller(f.__wrapped__, operands, settings)  # type: ignore[attr-defined]
     return made_and_called
-
-
-def signature_of(f: Callable) -> inspect.Signature:
-    """What a function says that it takes: a decorator that takes anything, what the function takes that it wraps."""
-    with contextlib.suppress(ValueError):  # a function of C's says nothing
-        own = inspect.signature(f, follow_wrapped=False)
-        if not any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in own.parameters.values()):
-            return own
-    return inspect.signature(f)
