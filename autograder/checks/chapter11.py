@@ -114,8 +114,10 @@ def _parts(given, count: int, names: str, case: str) -> list:
 @exercise("11.3", "The kernel", points=4)
 def attention(answer: Handle, trial: Trial) -> None:
     for n, d, bq, bk, scores in trial.pick(
-            visible=[(8, 4, 8, 8, ""), (16, 8, 8, 8, ""), (24, 8, 8, 12, LOW), (24, 8, 8, 12, FALL)],
-            hidden=[(16, 4, 16, 8, ""), (24, 8, 12, 8, ""), (40, 8, 8, 10, LOW), (36, 4, 12, 9, FALL)]):
+            visible=[(8, 4, 8, 8, ""), (16, 8, 8, 8, ""), (24, 8, 8, 12, LOW), (24, 8, 8, 12, FALL),
+                     (16, 4, 8, 8, DEEP)],
+            hidden=[(16, 4, 16, 8, ""), (24, 8, 12, 8, ""), (40, 8, 8, 10, LOW), (36, 4, 12, 9, FALL),
+                    (20, 4, 10, 5, DEEP)]):
         q, k, v = _qkv(trial, n, d, bk, scores)
         case = f"q, k, v are f32[{n}, {d}], bq = {bq}, bk = {bk}" + scores
         fit = f"{how_cut('q', (n, d), (bq, d))}; {how_cut('k and v', (n, d), (bk, d))}"
@@ -131,6 +133,7 @@ def attention(answer: Handle, trial: Trial) -> None:
 
 
 LOW, FALL = ", all scores far below 0", ", scores of the first block of keys far above the others"
+DEEP = ", all scores −4000"
 FILLING = 7.0  # of memory that nobody wrote, when a result with nan in it is made a second time
 
 
@@ -138,9 +141,14 @@ def _qkv(trial: Trial, n: int, d: int, bk: int, scores: str = ""):
     """Scores of very different size, so that the maximum of a row moves from block to block.
 
     LOW: about 170 lower, which changes no softmax, but exp of each of them is 0 in float32. FALL: in the first block of
-    keys about 120 higher, so that exp overflows where a later block's maximum is taken off.
+    keys about 120 higher, so that exp overflows where a later block's maximum is taken off. DEEP: all are alike, and
+    lower than what m may start with if that is not very low.
     """
     q, k, v = (trial.rng.normal(size=(n, d)).astype(np.float32) for _ in range(3))
+    if scores == DEEP:
+        q[:], k[:] = 0, 0
+        q[:, 0], k[:, 0] = 64, -4000 / 64 * math.sqrt(d)
+        return q, k, v
     q, k = 3 * q, 2 * k
     if scores:
         q[:, 0] = 8

@@ -306,6 +306,7 @@ WRONG = {
         ("set up at every step", make_attention(init="every"), "Only the last block"),
         ("set up once for the whole call", make_attention(init="whole call"), "anew for each block"),
         ("a maximum starts at 0", make_attention(start_at=0.0), "start at −inf"),
+        ("-1000 is low enough to start at", make_attention(start_at=-1000.0), "start at −inf"),
         ("exp needs no maximum", make_attention(start_at=0.0, maximum="none"), "maximum is taken off"),
         ("keys go with the queries", make_attention(map_of_keys=lambda i, j: (i, 0)), "index map of k"),
         ("only l is rescaled", make_attention(rescale=(True, False)), "acc is not rescaled"),
@@ -379,7 +380,7 @@ hop = b.alpha_us * 1e-6 + 2 * b.keys * b.d * 2 / (b.gb_per_s * 1e9)
 RIGHT = {
     "11.1": [("in NumPy", running), ("in JAX, by one maximum", running_in_jax)],
     "11.2": [("in JAX", update), ("in NumPy, as a list", update_in_numpy)],
-    "11.3": [("three scratch buffers", make_attention()),
+    "11.3": [("three scratch buffers", make_attention()), ("a start that is no −inf", make_attention(start_at=-1e30)),
              ("acc in the output, a logarithm for m and l", attention_in_the_output)],
     "11.4": [("block by block, as a list", [moved / 2**20, moved / (4 * a.n * a.d * 2)])],
     "11.5": [("tried out", GOOD), ("as an array", np.array(GOOD))],
