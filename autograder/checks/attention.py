@@ -80,7 +80,7 @@ def typical_slips(q, k, v, bq, bk, **right) -> Slips:
             ({"shrinks": (False, False)}, "Neither l nor acc is rescaled when the maximum grows. The factor is "
              "exp(m − new), with the m of before: if m has its new value by then, the factor is exp(0)."),
             ({"start": 0}, "With such scores every exp is 0, and l, too, unless the row's own maximum is taken off "
-             "first. Does m start at −inf? At 0 it would stay there."),
+             "first. Does m start at −inf? At any number above the scores it would stay there."),
             ({"top": lambda m, here: here}, "In the first block of keys the scores are much larger than later, and "
              "exp(m − new) overflows if new is the maximum of the later block alone. It is the larger of that and m.")):
         yield online(q, k, v, bq, bk, **right | slip), says
