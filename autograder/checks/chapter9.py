@@ -118,9 +118,11 @@ def insist_program(answer: Handle, x) -> None:
     except AnswerFailed as failed:
         if failed.kind == "SpecError":  # what is not supported here may be right all the same
             raise Wrong("The kernel is right where it runs step by step, but no TPU program can be made of it.",
-                        case=how_cut("x", x.shape, (8, 128)), got=failed.message, nudge="While a program is made, the "
-                        "i of a @pl.loop has no value. @pl.when(condition) over a function becomes an if of the "
-                        "program.") from None
+                        case=how_cut("x", x.shape, (8, 128)), got=failed.message,
+                        nudge="No step runs while a program is made. " + (
+                            "@pl.when(condition) over a function becomes an if of the program."
+                            if "Python decides" in failed.message else
+                            "Which value does that line ask for that only a running step has?")) from None
 
 
 def in_blocks(told: Schedule, n: int, case: str) -> Schedule:

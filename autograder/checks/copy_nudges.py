@@ -129,7 +129,7 @@ def insist_time(schedule: Schedule, n: int, case: str) -> None:
                       "in before you wait for this one, and it runs beside this step.")
     if early:
         nudges.append(f"Step {early[0] + 1} runs when the copy out of block {early[0]} is over. Wait for a copy out "
-                      "one block later than it was started, once the kernel has computed that block.")
+                      "one block later than it was started, behind the line that computes.")
     slow = {name for name, found in (("x_vmem", late), ("o_vmem", early)) if found}
     spots = [s for s in spots if works.events[s.event].operand in slow] or spots
     where = f" It stands still in step {spots[0].step}, at {spots[0].label}." if spots else ""

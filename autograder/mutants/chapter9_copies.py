@@ -128,15 +128,7 @@ def no_guard(n, copy_in, copy_out, compute):
 
 def fixed_epilogue(n, copy_in, copy_out, compute):
     """The tutorial's own slip: right for even n only."""
-    copy_in(0).start()
-    for i in range(n):
-        if i + 1 < n:
-            copy_in(i + 1).start()
-        copy_in(i).wait()
-        compute(i)
-        copy_out(i).start()
-        if i > 0:
-            copy_out(i - 1).wait()
+    no_epilogue(n, copy_in, copy_out, compute)
     copy_out(1).wait()
 
 
@@ -294,6 +286,21 @@ def with_loop(n, copy_in, copy_out, compute):
     copy_out(n - 1).wait()
 
 
+def from_a_list(n, copy_in, copy_out, compute):
+    """Asks a list of Python for copy i, where i is no number yet."""
+    ins = [copy_in(i) for i in range(n)]
+    ins[0].start()
+
+    @pl.loop(0, n)
+    def _(i):
+        pl.when(i + 1 < n)(lambda: ins[i + 1].start())
+        copy_in(i).wait()
+        compute(i)
+        copy_out(i).start()
+        pl.when(i > 0)(lambda: copy_out(i - 1).wait())
+    copy_out(n - 1).wait()
+
+
 def by_the_pipeline(x):
     def kernel(x_ref, o_ref):
         o_ref[...] = 3 * x_ref[...] + 1
@@ -331,7 +338,8 @@ WRONG = {
         ("a step begins when the copy before is out", buffered(out_before_the_step), "at wait o_vmem[0]"),
         ("copies alone make a pipeline", buffered(never_computes), "No line of the kernel writes o_vmem"),
         ("a buffer is a slot", both_at_once, "both slots of x_vmem at once"),
-        ("Python's if asks for i", buffered(with_loop), "no TPU program can be made of it"),
+        ("Python's if asks for i", buffered(with_loop), "becomes an if of the program"),
+        ("a list knows copy i", buffered(from_a_list), "Which value does that line ask for"),
         ("one semaphore will do", buffered(right, x_sem=lambda i: 0), "semaphore"),
         ("results need one slot only", buffered(right, o_slot=lambda i: 0), "overwrite in flight"),
         ("x needs one slot only", buffered(right, x_slot=lambda i: 0), "in flight"),
