@@ -1,4 +1,5 @@
 """buffers: the memory that a stepped kernel works on, and the entries of its log, with their words. Next: step.py."""
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -130,6 +131,11 @@ def common(a: Access, b: Access):
 
 def nth(n: int) -> str:
     return f"{n}{'th' if n % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
+
+
+def spot(line: tuple[str, int], home: str | None) -> str:
+    """A line of a file, with the file if that is not the kernel's, `home`. Cells of a notebook are no files."""
+    return f"line {line[1]}" + f" of {Path(line[0]).name}" * (home not in (None, line[0]) and Path(line[0]).exists())
 
 
 def merged(rectangles):

@@ -1,5 +1,5 @@
 """mends: how to mend what goes wrong with a kernel's own copies, in words. Asked by step.py, the machine `here`."""
-from .buffers import bytes_of
+from .buffers import bytes_of, spot
 
 
 def of_unwritten(buffer, sent=False) -> tuple[str, str]:
@@ -51,5 +51,5 @@ def of_clash(here, kind, first, second) -> str:
         share = "the two share" if len(others) == 1 else f"all {len(others) + 1} share"
         return (f"A wait before may have had the bytes of {', '.join(others)}: {share} semaphore "
                 f"{here.names.get(key)}. Give each copy a semaphore of its own, or wait for all of them first.")
-    before = f"line {b.line[1]}" if b.line else "the pipeline's copy"
+    before = spot(b.line, here.file) if b.line else "the pipeline's copy"
     return f"Wait for it first{'' if kind == 'read' else ', or use another slot'}: {a.wait} before {before}."

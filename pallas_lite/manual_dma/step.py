@@ -23,7 +23,7 @@ from ..schedule import IN_START, OUT_START, RUN, size_of
 from ..tracer_errors import first_outside
 from ..verify import Hazard, verify
 from . import mends
-from .buffers import COPY, READ, SEND, WAIT, WRITE, Access, Buffer, common, merged, nth, part, rectangle_of
+from .buffers import COPY, READ, SEND, WAIT, WRITE, Access, Buffer, common, merged, nth, part, rectangle_of, spot
 from .copies import block_ref, play
 from .loops import loops_count_as_jax
 
@@ -58,6 +58,7 @@ class Step:
         self.scopes = 0
         self.unwritten = []  # (array, rectangle): what an output keeps of the garbage that it held
         self.in_blocks = set()  # the outputs of the call's own pipeline
+        self.file = None  # of the kernel, if known
 
     # -- what the kernel does
 
@@ -278,7 +279,7 @@ class Step:
     def here(self) -> str:
         """Where the kernel is, before something goes wrong there:  step 3, line 12:  or, behind it,  after step 3, …"""
         after = self.at is None and self.runs and not self.computing
-        return f"{'after ' * bool(after)}step {self._step(out=after)}, line {self._line()[1]}: "
+        return f"{'after ' * bool(after)}step {self._step(out=after)}, {spot(self._line(), self.file)}: "
 
     @staticmethod
     def _line() -> tuple[str, int]:
@@ -292,7 +293,7 @@ class Step:
         if a.line is None:
             return ""
         times = f", {nth(a.time)} time" if self.lines[a.line, a.verb, a.windows[0][0]] > 1 else ""
-        return f" (line {a.line[1]}{times})"
+        return f" ({spot(a.line, self.file)}{times})"
 
     def show(self, number) -> str:
         a = self.log[number]
@@ -358,6 +359,7 @@ def run(kernel, operands, free, extras, grid, indices, inputs, params, unflatten
     """
     def go(filling=None):
         here, stopped, homes = Step(params, filling, indices, inputs.values()), None, {}
+        here.file = getattr(getattr(getattr(kernel, "func", kernel), "__code__", None), "co_filename", None)
         try:
             with jax.ensure_compile_time_eval():  # also where the call itself is being traced
                 homes = play(here, kernel, operands, free, extras, grid, inputs, unflatten)

@@ -157,3 +157,22 @@ def test_what_two_copies_wrote_in_either_order_was_written():
                 copy.wait()
     found = hazards(kernel, grid=(4,), out_specs=ROWS, scratch_shapes=[pltpu.SemaphoreType.DMA])
     assert found and not [h for h in found if h.kind == "uninitialised" or "nobody has written" in h.message]
+
+
+# -- where
+
+def test_a_line_of_another_file_is_named_with_it(tmp_path):
+    helper = tmp_path / "helper.py"
+    helper.write_text("def start_all(x, buf, sem, copy):\n    copy(x, buf, sem).start()\n", encoding="utf-8")
+    names: dict = {}
+    exec(compile(helper.read_text(encoding="utf-8"), str(helper), "exec"), names)
+
+    def kernel(x_hbm, o_ref, buf, sem):
+        names["start_all"](x_hbm, buf, sem, pltpu.make_async_copy)
+        o_ref[...] = buf[...]
+        pltpu.make_async_copy(x_hbm, buf, sem).wait()
+    [found] = hazards(kernel, scratch_shapes=SCRATCH)
+    own = kernel.__code__.co_firstlineno + 2
+    assert found.message == (f"the kernel reads buf (line {own}) while the copy x_hbm → buf (line 2 of helper.py) of "
+                             "step 0 is still in flight.")
+    assert found.mend == f"Wait for it first: {WHOLE} before line {own}."
