@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 from .grade import Mark, Report, clean
 from .submissions import some
+from .whose import one_name
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,10 @@ GivenBy = Mapping[str, Mapping[str, Given]]  # student -> exercise -> what a per
 def take(reports: Iterable[Report], given: GivenBy) -> tuple[list[Report], list[str]]:
     """The reports with what was given by hand, and what that changes, in words."""
     taken, other, unmarked, seen = [], [], [], set()
+    given = {one_name(student): what for student, what in given.items()}
     for report in reports:
-        here = given.get(report.student, {})
-        seen.add(report.student)
+        here = given.get(one_name(report.student), {})
+        seen.add(one_name(report.student))
         marks = {number: _given(mark, here[number]) if number in here else mark
                  for number, mark in report.marks.items()}
         other += [f"{clean(report.student)} {number}: {m.points:g} (the check gave "

@@ -19,10 +19,7 @@ from ..sandbox.inside.personal import normalise
 from ..sandbox.remote import WALL, Clock, GraderFault, Worker, WorkerDied
 from .submissions import Submission
 from .transplant import ANOTHER_CHAPTER, Step, Unread, chapter_in, collect, is_another, tails, transplant
-
-ANOTHER = "STUDENT is '{}' in {}, and that came in as '{}': predictions count with the numbers of that id"
-BLANK = "STUDENT is blank in {}, and that came in as '{}': predictions count with the demo's numbers"
-MEND = "Where STUDENT is not your course id, put that there, predict again, and hand it in again"
+from .whose import drawn_for, identity, told
 
 
 @dataclass
@@ -65,7 +62,7 @@ class Report:
 
     def drawn_for(self) -> list[str]:
         """The ids that the notebooks gave as STUDENT, where these are not the student's own."""
-        return re.findall(ANOTHER.format("(.{1,100}?)", ".*?", ".*?"), "\n".join(self.warnings))
+        return drawn_for(self.warnings)
 
     def to_plain(self) -> dict:
         """As JSON can carry it, sums included."""
@@ -120,7 +117,7 @@ class Grader:
             return
         read, report.warnings, unread = collect(submission.paths, self.course, submission.names)
         unread = [*submission.lost, *unread]
-        ids: dict[str, list[str]] = {}  # what notebooks have as STUDENT, if that is not who it is -> which do
+        ids: dict[str | None, list[str]] = {}  # what notebooks have as STUDENT, if that is not who it is -> which do
         with workers:
             for released, (_, notebook) in read.items():
                 steps, warnings = transplant(released, notebook)
@@ -129,7 +126,7 @@ class Grader:
                 report.marks.update(run.marks())
                 for other in run.ids:
                     ids.setdefault(other, []).append(f"{released.name}.ipynb")
-        report.warnings += _whose(ids, report.student)
+        report.warnings += told(ids, report.student, clean)
         if not read:
             report.status = "unreadable"
             one = len(unread) == 1 and len(submission.paths) < 2
@@ -219,13 +216,14 @@ class _Run:
         self.grader, self.workers, self.steps, self.report = grader, workers, steps, report
         self.worker: Worker | None = None
         self.ran = 0  # how many steps the living worker has behind it
+        self.unreached = False  # whether one of these was left out since there was no time left
         self.skipped: dict[int, str] = {}  # steps that killed a worker
         self.failed: dict[str, tuple[str, dict]] = {}  # exercise -> how its answer cell ended, if not well
         # Each cell may take its time once, but a notebook full of endless loops has to end some day. What it takes to
         # ask the notebook's own checks costs nobody a mark, so it has a time of its own.
         self.budget = 20 * grader.timeout
         self.until = time.monotonic() + self.budget
-        self.ids: dict[str, None] = {}  # what it has as STUDENT, where that is not who handed it in
+        self.ids: dict[str | None, None] = {}  # what it has as STUDENT, where that is not who handed it in
         self.asking = self.budget / 2
 
     def marks(self) -> dict[str, Mark]:
@@ -233,12 +231,17 @@ class _Run:
         for place, step in enumerate(self.steps):
             if step.test is None:
                 continue
-            if self._over():
+            if step.missing:
+                found[step.test.number] = Mark(0.0, step.test.points, "missing", step.missing)
+                continue
+            over = self._over()
+            if not over:
+                self._run_up_to(place)
+            if over or self.unreached:
                 said = f"the notebook as a whole took longer than {self.budget:g} s"
                 found[step.test.number] = Mark(0.0, step.test.points, "error", said, {}, {"message": said})
-                continue
-            self._run_up_to(place)
-            found[step.test.number] = self._judge(place, step.test)
+            else:
+                found[step.test.number] = self._judge(place, step.test, step.nobodys)
         return found
 
     def _over(self) -> bool:
@@ -247,7 +250,7 @@ class _Run:
     def _run_up_to(self, place: int) -> None:
         while self._lost() or self.ran < place:
             if self._lost():
-                self.worker, self.ran = self.workers.fresh(), 0
+                self.worker, self.ran, self.unreached = self.workers.fresh(), 0, False
                 self.worker.fresh = False
             while self.ran < place and not self._lost():
                 self._run_cell(self.ran)
@@ -259,10 +262,10 @@ class _Run:
 
     def _run_cell(self, place: int) -> None:
         step = self.steps[place]
-        if step.test is not None or place in self.skipped or self._over():
+        if step.test is not None or place in self.skipped:
             return
-        if step.exercise and not step.source:
-            self.failed[step.exercise] = "missing", {}
+        if self._over():
+            self.unreached = True
             return
         try:
             kind, body = self.worker.request("run", {"source": step.source}, Clock(self.grader.timeout))
@@ -275,26 +278,29 @@ class _Run:
         if step.exercise and kind != "ok":
             self.failed[step.exercise] = kind, body if isinstance(body, dict) else {}
 
-    def _judge(self, place: int, test: Test) -> Mark:
+    def _judge(self, place: int, test: Test, nobodys: bool) -> Mark:
         clock = Clock(self.grader.timeout)
         student = ""
         if test.student:
             try:
-                student = RemoteHandle(self.worker, test.student, clock).value()
-            except Exception:  # no id, no personal parameters: the check then uses the demo's
-                student = ""
-        student = student if isinstance(student, str) else ""
+                student = identity(RemoteHandle(self.worker, test.student, clock).value())
+            except Exception:
+                nobodys = True
+        nobodys = nobodys and not student and self.grader.hidden
         if self.grader.hidden and test.student and normalise(student) != normalise(self.report.student):
-            self.ids[student if normalise(student) else ""] = None  # its numbers count all the same
-        trial = Trial(test.number, self.grader.hidden, student)
+            self.ids[None if nobodys else student] = None  # its numbers count all the same
         try:
             # The check itself ends too: what it does with an answer is bounded as the answer is, in each of two trials.
             with limit(3 * WALL * self.grader.timeout):
-                result = judge(EXERCISES[test.number], RemoteHandle(self.worker, test.expression, clock), trial)
+                for who in [self.report.student, ""] if nobodys else [student]:
+                    result = judge(EXERCISES[test.number], RemoteHandle(self.worker, test.expression, clock),
+                                   Trial(test.number, self.grader.hidden, who))
+                    if result.verdict != "wrong":
+                        break
         except TimeUp:
             self.worker.close()
             return Mark(None, test.points, "broken", f"the check of exercise {test.number} did not end")
-        failed = trial.hidden and result.verdict in ("wrong", "error")
+        failed = self.grader.hidden and result.verdict in ("wrong", "error")
         return self._mark(result, test, self._seen(place, test, student) if failed else None)
 
     def _seen(self, place: int, test: Test, student: str) -> Result | None:
@@ -331,8 +337,6 @@ class _Run:
         if result.verdict == "error" and kind:  # "name 'split' is not defined" is the consequence, not the cause
             if kind == "not done":
                 return Mark(0.0, test.points, "not done", f"Exercise {test.number} is not done yet.")
-            if kind == "missing":
-                return Mark(0.0, test.points, "missing", "its cell is not in the notebook")
             said = {k: v for k, v in body.items() if isinstance(v, str)}  # the sandbox may say anything
             text = clean(": ".join(said[k] for k in ("kind", "message") if said.get(k))) or "your code stopped"
             details = {"your line": clean(said.get("line", ""))}
@@ -341,15 +345,6 @@ class _Run:
         if seen is not None:
             visible = {} if seen.verdict == "right" else {"message": clean(seen.message), **_details(seen)}
         return Mark(result.points, test.points, result.verdict, clean(result.message), _details(result), visible)
-
-
-def _whose(ids: dict[str, list[str]], student: str) -> list[str]:
-    """That notebooks have another STUDENT, or none, in words: id -> the notebooks that have it."""
-    # Blanks around an id are no part of it, however many there are.
-    found = [ANOTHER.format(clean(other.strip(), 100), ", ".join(names), student) if other else
-             BLANK.format(", ".join(names), student)
-             for other, names in ids.items()]
-    return found + [MEND] * bool(found)
 
 
 def _details(result: Result) -> dict[str, str]:

@@ -86,6 +86,23 @@ def _theirs(source: str, most: int = MOST_PARSED) -> Statement:
     return Statement(source, words, words, always=True)
 
 
+@lru_cache(2000)
+def may_bind(source: str, most: int = MOST_PARSED) -> frozenset[str]:
+    """The names to which a cell may give a value: every word in it, if that cannot be known.
+
+    >>> sorted(may_bind("for i in range(3): x = i"))
+    ['i', 'x']
+    """
+    try:
+        if len(source) <= most:
+            now, late, bound = _symbols(source)
+            if not UNSEEN & (now | late):
+                return frozenset(bound)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+    return frozenset(_words(source))
+
+
 def _words(text: str) -> list[str]:
     return "".join(c if c.isidentifier() or c.isdigit() else " " for c in text).split()
 

@@ -24,6 +24,7 @@ from ..commandline import typed
 from ..course.release import Course
 from ..exercise import EXERCISES, ended
 from .grade import Mark, Report, clean
+from .whose import one_name
 
 VERSION = 1  # of results.json
 MOST_ROWS = 500  # of a table; nobody reads more, and a terminal takes minutes to be given thousands
@@ -127,14 +128,15 @@ def per_student(reports: Iterable[Report]) -> Iterator[Report]:
     Of two marks for one exercise the last counts; one for what was not handed in, or that is not known, gives way.
     `reports` is gone through twice, and may be longer than memory.
     """
-    left = Counter(r.student for r in reports)
+    left = Counter(one_name(r.student) for r in reports)
     joined: dict[str, Report] = {}
     for r in reports:
-        left[r.student] -= 1
-        if before := joined.pop(r.student, None):
+        name = one_name(r.student)
+        left[name] -= 1
+        if before := joined.pop(name, None):
             r = _joined(before, r)
-        if left[r.student]:
-            joined[r.student] = r
+        if left[name]:
+            joined[name] = r
         else:
             yield r
 
@@ -163,11 +165,12 @@ def twice(reports: Iterable[Report]) -> list[str]:
     files: dict[str, list[str]] = {}
     found: dict[str, None] = {}  # in order
     for r in reports:
-        before = seen.setdefault(r.student, set())
+        name = one_name(r.student)
+        before = seen.setdefault(name, set())
         if before & r.marks.keys():
-            found[r.student] = None
+            found[name] = None
         before.update(r.marks)
-        files.setdefault(r.student, []).append(called(r))
+        files.setdefault(name, []).append(called(r))
     return [f"{clean(name)} handed in the same exercises more than once: {'; '.join(files[name])}. Each has a row "
             f"here. Gradebook, pages and exports have place for one, and get the last one's marks ({files[name][-1]}): "
             "take away what does not count, and grade again" for name in found]
@@ -206,8 +209,9 @@ def table(reports: list[Report], width: int = 200) -> Table:
     if left_out > 0:
         reports = sorted(reports, key=lambda r: r.status == "graded")[:MOST_ROWS]  # a stable sort
     numbers = exercises_of(reports)
-    count = Counter(r.student for r in reports)
-    students = [clean(r.student) + f": {called(r)}" * (count[r.student] > 1) for r in reports]
+    count = Counter(one_name(r.student) for r in reports)
+    students = [clean(r.student).replace("\n", " ") + f": {called(r)}" * (count[one_name(r.student)] > 1)
+                for r in reports]
     students = [s if len(s) <= LONGEST else s[:LONGEST - 1] + "…" for s in students]  # one name may not take all room
     name = max(map(len, students), default=7)
     chapters = list(dict.fromkeys(n.partition(".")[0] for n in numbers))

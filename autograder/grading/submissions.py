@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..course.release import REPOSITORY, ROOT, Course
 from .transplant import LARGEST, Unreadable, chapter_in, load, tails
+from .whose import one_name
 
 MOST_FILES = 200  # notebooks of one student
 MOST_BYTES = 4 * LARGEST  # of all of them: a batch holds a few submissions at a time
@@ -100,7 +101,7 @@ def find(paths: list[str], course: Course) -> list[Submission]:
             found.append(_no_file(path))
     # The same file named twice is one submission.
     found = sorted(dict.fromkeys(found), key=lambda s: (natural(s.student), s.paths))
-    return [s for _, same in itertools.groupby(found, lambda s: s.student) for s in _told_apart(list(same))]
+    return [s for _, same in itertools.groupby(found, lambda s: one_name(s.student)) for s in _told_apart(list(same))]
 
 
 def _told_apart(same: list[Submission]) -> list[Submission]:
@@ -276,4 +277,4 @@ def notebooks_below(folder: Path, others: list[str] | None = None) -> tuple[list
 
 def natural(text: str) -> list:
     """s2 before s10."""
-    return [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in re.split(r"(\d+)", text.casefold()) if p]
+    return [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in re.split(r"(\d+)", one_name(text).casefold()) if p]

@@ -1,10 +1,14 @@
 """transplant: a student's notebook -> the cells to run, in our own skeleton.
 
 Answer cells are taken by id, so that cells that were moved, copied, deleted, or had their grading data changed make no
-difference. Locked cells and tests are ours. Everything else that the student wrote runs too, where they put it.
+difference. Cells of ours whose ids a program lost, or that an earlier release has otherwise, are known by their text.
+Locked cells and tests are ours. Everything else that the student wrote runs too, where they put it.
 """
+import ast
+import builtins
 import json
 import os
+import re
 import stat
 import warnings
 from collections import Counter
@@ -17,7 +21,7 @@ import nbformat
 
 from ..course.online import INSTALL
 from ..course.release import Course, Notebook, Test, cell_ids
-from .needed import needed
+from .needed import MOST_PARSED, MOST_TOGETHER, may_bind, needed
 
 LARGEST = 50 * 2**20  # bytes of a notebook; outputs count
 MOST_PARTS = 500_000  # lists and dictionaries in it
@@ -37,12 +41,18 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """One cell to run (`source`), or one exercise to judge (`test`). `exercise`: whose answer; no source: deleted."""
+    """One cell to run (`source`), or one exercise to judge (`test`). `exercise`: whose answer.
+
+    `missing`: why there is no answer to judge; names that the rest of the notebook leaves behind are none.
+    `nobodys`: the test asks for the student's id, to which no cell gives a value.
+    """
 
     source: str = ""
     exercise: str = ""
     test: Test | None = None
     ours: bool = False  # a cell of the release, as we wrote it
+    missing: str = ""
+    nobodys: bool = False
 
 
 def load(path: Path, most: int = LARGEST, follow: bool = True) -> bytes:
@@ -211,19 +221,38 @@ def answered(released: Notebook, notebook: Any) -> bool:
 
 
 def place(released: Notebook, notebook: Any) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:
-    """Place in our skeleton -> the student's versions of that cell; and the cells that the student added behind it."""
+    """Place in our skeleton -> the student's versions of that cell; and the cells that the student added behind it.
+
+    Where ids were lost, a cell with our text is ours. Any other one may be ours with changes, or of an earlier release:
+    it comes behind those of ours that are not in the notebook there, so that what it says is what counts.
+    """
     ours = {i: k for k, cell in enumerate(released.cells) for i in cell_ids(cell)}
+    known = [next((ours[i] for i in cell_ids(cell) if i in ours), None) for cell in notebook.cells]
+    unseen: dict[str, list[int]] = {}
+    for k in sorted({*range(len(released.cells))} - {*known}):
+        unseen.setdefault(released.cells[k].source.strip(), []).append(k)
+    for n, cell in enumerate(notebook.cells):
+        if known[n] is None and cell.source.strip() and (same := unseen.get(cell.source.strip())):
+            known[n] = same.pop(0)
+    there = {*known}
     theirs: dict[int, list[Any]] = {}
     extra: dict[int, list[Any]] = {}
     where = -1
-    for cell in notebook.cells:
-        known = next((ours[i] for i in cell_ids(cell) if i in ours), None)
-        if known is not None:
-            theirs.setdefault(known, []).append(cell)
-            where = known
+    for n, cell in enumerate(notebook.cells):
+        if known[n] is not None:
+            where = known[n]
+            theirs.setdefault(where, []).append(cell)
         elif cell.source.strip():
+            end = next((k for k in known[n:] if k is not None), len(released.cells))
+            while where + 1 < end and where + 1 not in there and not _is_exercise(released, where + 1):
+                where += 1
             extra.setdefault(where, []).append(cell)
     return theirs, extra
+
+
+def _is_exercise(released: Notebook, k: int) -> bool:
+    name = released.cells[k].metadata.get("nbgrader", {}).get("grade_id")
+    return name in released.tests or name in released.answers
 
 
 def counted(cell: Any, versions: list[Any]) -> str | None:
@@ -242,30 +271,69 @@ def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]
     """The steps of grading a notebook, in order, and warnings for the student."""
     theirs, extra = place(released, notebook)
     steps, warnings = _cells(extra.get(-1, [])), []
+    absent: dict[str, str] = {}  # exercises without an answer cell, and why
+    written = [(s.source, "") for s in steps]  # what the student wrote, and what stands there in the release
+    code = [c.source for c in notebook.cells if c.cell_type == "code"]
     for k, cell in enumerate(released.cells):
         nbgrader = cell.metadata.get("nbgrader", {})
         test = released.tests.get(nbgrader.get("grade_id"))
         number = released.answers.get(nbgrader.get("grade_id"), "")
         versions = theirs.get(k, [])
         if test is not None:
-            steps.append(Step(test=test))
+            missing = absent.get(test.number, "")
+            missing = "" if missing and _names(test.expression) & _own(written) else missing
+            nobodys = _gives(test.student, (c.source for c in released.cells)) and not _gives(test.student, code)
+            steps.append(Step(test=test, missing=missing, nobodys=nobodys))
         elif number:
             if len(versions) > 1:
                 warnings.append(f"exercise {number}: its cell is there {len(versions)} times; the last one was graded")
             if not versions:
                 warnings.append(f"exercise {number}: its cell is not in the notebook: deleted, or newer than it")
-                steps.append(Step(exercise=number))
+                absent[number] = "its cell is not in the notebook"
             elif versions[-1].cell_type != "code":
                 warnings.append(f"exercise {number}: its cell is no code cell any more; it was run as one")
-            if versions:
-                steps.append(Step(counted(cell, versions), number))
+            if (text := counted(cell, versions)) and text.strip():
+                steps.append(Step(text, number))
+                written.append((text, cell.source))
+            elif versions:
+                absent[number] = "its cell is empty"
         elif cell.cell_type == "code" and cell.get("id") != INSTALL:
             changed = counted(cell, versions)
-            steps.append(Step(cell.source if changed is None else changed, ours=changed is None))
-        steps += _cells(extra.get(k, []))
+            if changed is not None:
+                written.append((changed, cell.source))
+            source = cell.source if changed is None else changed
+            if not versions:  # ours would undo what an earlier cell of theirs says
+                for name in {t.student for t in released.tests.values()}:
+                    source = source if not _gives(name, (s for s, _ in written)) else _giving(name).sub("", source)
+            steps.append(Step(source, ours=changed is None))
+        added = _cells(extra.get(k, []))
+        steps += added
+        written += [(s.source, "") for s in added]
     # Nothing after the last test can change a mark.
     last = max((i for i, s in enumerate(steps) if s.test), default=-1)
     return _needed(steps[:last + 1]), warnings
+
+
+def _giving(name: str) -> re.Pattern:
+    return re.compile(rf"^{re.escape(name)}[ \t]*(:[^=\n]*)?=(?!=).*$", re.MULTILINE)
+
+
+def _gives(name: str, sources: Iterable[str]) -> bool:
+    """Whether a line of these cells gives this name a value."""
+    return bool(name) and any(_giving(name).search(source) for source in sources)
+
+
+def _names(expression: str) -> set[str]:
+    return {n.id for n in ast.walk(ast.parse(expression)) if isinstance(n, ast.Name)} - {*dir(builtins)}
+
+
+def _own(written: Iterable[tuple[str, str]]) -> set[str]:
+    """The names that a student's cells may give a value, and ours in their place do not."""
+    found, left = set(), MOST_TOGETHER
+    for text, ours in written:
+        found |= may_bind(text, min(left, MOST_PARSED)) - may_bind(ours)
+        left -= len(text)
+    return found
 
 
 def _needed(steps: list[Step]) -> list[Step]:

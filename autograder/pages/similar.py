@@ -26,6 +26,7 @@ from ..course.release import Course, Notebook
 from ..exercise import EXERCISES
 from ..grading.submissions import Submission
 from ..grading.transplant import collect, counted, place
+from ..grading.whose import one_name
 
 MOST_COMPARED = 100_000  # letters of an answer
 K = 12  # tokens in a run: shorter ones are idioms that everybody writes
@@ -78,7 +79,7 @@ def answers_of(submissions: Iterable[Submission], course: Course) -> tuple[Answe
                 number = released.answers.get(cell.metadata.get("nbgrader", {}).get("grade_id"))
                 text = counted(cell, theirs.get(k, [])) if number else None
                 if text and text.strip() != cell.source.strip():
-                    found.setdefault(number, {})[submission.student] = text
+                    found.setdefault(number, {})[one_name(submission.student)] = text
     return {n: found[n] for n in EXERCISES if n in found}, problems
 
 

@@ -22,12 +22,11 @@ from autograder.course.release import Course, CourseError
 from autograder.grading import machine
 from autograder.grading.batch import Order, grade_all, remove_abandoned
 from autograder.grading.child import ChildDied, grade_parcel
-from autograder.grading.grade import ANOTHER, Grader, Mark, Report, _whose
+from autograder.grading.grade import Grader, Mark, Report
 from autograder.grading.report import ResultsError, read, write
 from autograder.grading.store import Store
 from autograder.grading.submissions import Parcel, Submission, pack
 from autograder.sandbox.bubblewrap import Sandbox
-from autograder.sandbox.inside.personal import normalise
 
 from . import little_course as little
 from .test_grading import ROOT, options, run  # noqa: F401  (options is a fixture)
@@ -287,33 +286,6 @@ def test_a_name_in_any_message_is_harmless_to_a_terminal(tmp_path, options, caps
     assert main(["similar", str(tmp_path), "--out", str(tmp_path / "similar.html"), *map(str, options[:4])]) == 2
     said = "".join(capsys.readouterr())
     assert "s[b] ]0;owned : " in said and not set(said) & set("\x1b\x07")
-
-
-def test_who_has_the_numbers_of_another_one_is_named_if_that_one_handed_in_too():
-    def report(student, *ids):
-        return Report(student, [], "", warnings=[ANOTHER.format(i, "a.ipynb, b.ipynb", student) for i in ids])
-    class_ = [report("ada"), report("bea", " ADA", "ada", "a 'nick"), report("o'cy", "nobody"), report("dan", "o'cy")]
-    assert [r.drawn_for() for r in class_] == [[], [" ADA", "ada", "a 'nick"], ["nobody"], ["o'cy"]]
-    said = ("'s notebook has the STUDENT of {}, who handed in too: its predictions were marked with that student's "
-            "numbers")
-    assert grading.borrowed(class_) == ["bea" + said.format("ada"), "dan" + said.format("o'cy")]
-
-
-def test_a_note_on_student_names_the_notebooks_and_says_what_to_do():
-    said = _whose({"bob": ["1.ipynb", "2.ipynb"], "": ["3.ipynb"]}, "s1")
-    assert said == [
-        "STUDENT is 'bob' in 1.ipynb, 2.ipynb, and that came in as 's1': predictions count with the numbers of that id",
-        "STUDENT is blank in 3.ipynb, and that came in as 's1': predictions count with the demo's numbers",
-        "Where STUDENT is not your course id, put that there, predict again, and hand it in again"]
-    assert Report("s1", [], "", warnings=said).drawn_for() == ["bob"] and _whose({}, "s1") == []
-
-
-@pytest.mark.parametrize("given", [" " * 150 + "ada", "\t" * 120 + "ADA\n", "\u3000\xa0" * 100 + "Ada" + " " * 200])
-def test_blanks_around_student_hide_nobody(given):
-    assert normalise(given) == "ada"  # so the numbers are ada's
-    said = _whose({given: ["1.ipynb"]}, "s1")
-    class_ = [Report("ada", [], ""), Report("s1", [], "", warnings=said)]
-    assert len(grading.borrowed(class_)) == 1 and "has the STUDENT of ada" in grading.borrowed(class_)[0]
 
 
 def test_complete_results_and_older_ones_say_nothing(tmp_path):

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -182,6 +183,12 @@ def test_what_asking_the_notebooks_check_takes_costs_no_later_mark(run_of, left,
     took = run.until - until  # on the visible check: at least its second of processor time
     assert took >= 1 if visible else took < 1
     assert left - run.asking == pytest.approx(took, abs=0.1)
+
+
+def test_an_answer_whose_cell_was_not_reached_is_told_so(run_of):
+    run = run_of({"90.1": "import time\ntime.sleep(1)\n" + little.RIGHT["90.1"], "90.2": little.RIGHT["90.2"]})
+    run.budget, run.until = 0.5, time.monotonic() + 0.5
+    assert {mark.message for mark in run.marks().values()} == {"the notebook as a whole took longer than 0.5 s"}
 
 
 def test_a_cell_that_fails_only_while_the_notebooks_check_is_asked_costs_nothing(run_of):

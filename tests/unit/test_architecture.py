@@ -33,7 +33,7 @@ PARTS = {
         judge.replay judge.handle judge.result judge.progress judge.predict judge.checking judge.selftest
         checks
         mutants
-        grading.machine grading.needed grading.transplant grading.submissions
+        grading.machine grading.needed grading.whose grading.transplant grading.submissions
         grading.grade grading.by_hand grading.child grading.batch grading.cluster grading.report
         grading.earlier grading.store
         nbgrader.exchange nbgrader.gradebook nbgrader.shown nbgrader.autograde

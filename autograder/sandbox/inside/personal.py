@@ -3,6 +3,7 @@
 Both sides draw with these lines: the notebook shows the numbers, the check (judge/predict.py) knows the answer to them.
 What there is to draw stands in draws/, one file a chapter.
 """
+import unicodedata
 from importlib import import_module
 from random import Random
 from types import SimpleNamespace
@@ -34,6 +35,9 @@ def drawn(number: str) -> dict[str, Any]:
 def normalise(student: Any) -> str:
     """A student's id as it is compared: no blanks around, lower case.  >>> normalise(" S123 ")
     's123'
+
+    An accent may be a part of its letter or a sign behind it, as in names of folders from macOS: that is one id.
     """
+    text = unicodedata.normalize("NFD", str(student).strip()).casefold() if student else ""
     # Half of a surrogate pair is a text that nothing can be drawn from.
-    return str(student).strip().casefold().encode("utf-8", "replace").decode() if student else ""
+    return unicodedata.normalize("NFC", text).encode("utf-8", "replace").decode()
