@@ -100,12 +100,19 @@ class Exercise:
 
     @property
     def test_id(self) -> str:
-        return f"test-{self.number.replace('.', '-')}"
+        return id_of_test(self.number)
 
     @property
     def draws(self) -> bool:
         """Has each learner numbers of their own in it?"""
         return self.number in drawn(self.number)
+
+
+def id_of_test(number: str) -> str:
+    """The id of the cell that asks for an exercise's check.  >>> id_of_test("3.2")
+    'test-3-2'
+    """
+    return f"test-{number.replace('.', '-')}"
 
 
 def ended(text: str, mark: str = ":") -> str:

@@ -42,7 +42,7 @@ RUN_BY = {  # a command, from its beginning -> what runs it
     r"autograder (validate|COMMAND --help)|python (-P )?-m autograder": "tests/autograder/test_grading.py",
     r"export JUPYTER_CONFIG_PATH|nbgrader (validate|autograde)": "tests/course/test_nbgrader.py",
     r"nbgrader (export|db student remove)": "tests/course/test_gradebook.py",
-    r"nbgrader generate_feedback": "tests/browser/test_formgrader.py",  # by the button, which does the same
+    r"nbgrader generate_feedback": "tests/course/test_gradebook.py",
     r"createdb|echo 'c\.CourseDirectory": "tests/course/test_postgres.py",
     r"python tools/figures\.py": "tests/test_docs.py",
     r"python -m tools\.record_ptx": "not in CI: it writes a file, which tests/unit/test_chapter10.py reads",

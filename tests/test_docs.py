@@ -61,7 +61,8 @@ def test_no_heading_is_empty_and_links_within_a_page_lead_to_one(page):
 def test_what_students_hand_in_and_their_marks_are_not_seen_by_git():
     paths = ["submitted/ada/unit1/a.ipynb", "submissions/ada/unit1/a.ipynb",
              ".nbgrader/submitted/ada/unit1/a.ipynb", ".nbgrader/results/results.csv",
-             ".nbgrader/feedback/ada/unit1/feedback.html", "grades.csv", "canvas.csv"]
+             ".nbgrader/feedback/ada/unit1/feedback.html",
+             ".nbgrader/results/feedback/ada/unit1/feedback.html", "grades.csv", "canvas.csv"]
     done = subprocess.run(["git", "check-ignore", *paths], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.split() == paths
 

@@ -26,12 +26,13 @@ def add(commands) -> None:
                 "A page is one file and needs no network.\n"
                 "Hidden trials are not shown: a page says what the notebook's own check says of the same answer.", run,
                 """
-  autograder feedback                  .nbgrader/feedback/<student>/<unit>/feedback.html, from the last grading
-  autograder feedback --by-notebook    one page a notebook, for `nbgrader release_feedback`
+  autograder feedback                  .nbgrader/results/feedback/<student>/<unit>/feedback.html, from the last grading
+  autograder feedback --by-notebook    one page a notebook, in .nbgrader/feedback, for `nbgrader release_feedback`
   autograder feedback --reveal         with what happened in the hidden trials, once they may be known""")
     results_option(p)
     p.add_argument("--out", type=Path, metavar="DIR",
-                   help="where the pages go (default: .nbgrader/feedback; of other --results, feedback/ in them)")
+                   help="where the pages go (default: feedback/ in --results; with --by-notebook, of the course's own "
+                        "results, .nbgrader/feedback)")
     p.add_argument("--reveal", action="store_true", help="show the hidden trials too")
     p.add_argument("--by-notebook", action="store_true", help="a page for each notebook, named after it")
     p.add_argument("--submitted", type=Path, default=ROOT / ".nbgrader" / "submitted", metavar="DIR",
@@ -44,7 +45,7 @@ def run(options, console, errors) -> int:
     from ..pages.feedback import older, write_pages
     course = course_of(options)
     submitted = options.submitted if options.by_notebook else None
-    out = options.out or _folder(options.results)
+    out = options.out or _folder(options.results, options.by_notebook)
     reports = gradebook.with_given(options, results_of(options, errors, course, each=False), course, errors)
     with writing(out):
         written = write_pages(reports, course, out, options.reveal, submitted)
@@ -61,6 +62,9 @@ def run(options, console, errors) -> int:
     return OK
 
 
-def _folder(results: Path) -> Path:
-    """nbgrader's feedback folder for the course's own results. Others keep to themselves: a trial is not the class."""
-    return FEEDBACK if results.resolve() == RESULTS.resolve() else results / "feedback"
+def _folder(results: Path, by_notebook: bool) -> Path:
+    """Beside the results: a trial is not the class, and nbgrader deletes folders in its own before it writes there.
+
+    Only pages that stand for nbgrader's own go into nbgrader's folder.
+    """
+    return FEEDBACK if by_notebook and results.resolve() == RESULTS.resolve() else results / "feedback"

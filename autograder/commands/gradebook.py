@@ -10,6 +10,7 @@ from ..grading.by_hand import take
 from ..grading.grade import Report
 from ..grading.report import ResultsError
 from ..grading.submissions import Submission, find, some
+from ..grading.whose import one_name
 from . import FAULT, OK, RESULTS, command, course_of, many, release_options, results_of, results_option
 
 ADDRESSES = "sqlite:////path/gradebook.db or postgresql+psycopg://user:password@host/name"
@@ -53,8 +54,8 @@ def with_given(options, reports: list[Report], course: Course, errors: Console) 
         raise ResultsError(f"{error}. So nobody knows what was given by hand, and nothing was written. To leave that "
                            "out: --gradebook none") from None
     taken, lines = take(reports, given)
-    names = {r.student for r in reports}
-    if late := [student for student in late if student in names]:
+    names = {one_name(r.student) for r in reports}
+    if late := [student for student in late if one_name(student) in names]:
         lines.append("the gradebook takes points off for being late, which is not done here; `nbgrader export` has "
                      f"those marks: {some(late, 20)}")
     for line in lines:

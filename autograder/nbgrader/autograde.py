@@ -19,7 +19,8 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Float, Integer, List, Unicode
 
 from ..course.release import REPOSITORY, ROOT, Course, Notebook
-from ..exercise import EXERCISES
+from ..exercise import id_of_test
+from ..exercise import load as load_checks
 from ..grading import report as results
 from ..grading.grade import Report
 from ..grading.submissions import notebooks_below
@@ -217,8 +218,13 @@ class StudentView(NbGraderPreprocessor):
     """An autograded notebook as its student may see it: nbgrader's feedback would show what hidden trials found."""
 
     def preprocess(self, nb, resources):
+        if "autograder" not in nb.metadata:
+            raise NotGraded("this was autograded without `autograder`, and may show what hidden trials found: "
+                            "autograde it again, then make its feedback")
         report = Report.from_plain(nb.metadata.pop("autograder"))
-        marks = {EXERCISES[number].test_id: (number, mark) for number, mark in report.marks.items()}
+        # For the titles of exercises: nothing else in this process may have read the checks.
+        load_checks(*self.config.Submissions.get("checks", ["autograder.checks"]))
+        marks = {id_of_test(number): (number, mark) for number, mark in report.marks.items()}
         for cell in nb.cells:
             found = marks.get(cell.metadata.get("nbgrader", {}).get("grade_id"))
             if found is not None and cell.cell_type == "code":

@@ -226,15 +226,18 @@ def test_the_command(course, tmp_path, capsys):
         f"1 older page left as it is: ada/{little.UNIT}/feedback.html\n")
 
 
-def test_only_the_courses_own_results_go_where_nbgrader_has_its_feedback(course, tmp_path, monkeypatch):
+def test_only_what_stands_for_nbgraders_pages_goes_where_nbgrader_deletes_folders(course, tmp_path, monkeypatch):
     from autograder.commands import feedback
     own, trial = tmp_path / "course" / "results", tmp_path / "trial"
     monkeypatch.setattr(feedback, "RESULTS", own)
     monkeypatch.setattr(feedback, "FEEDBACK", tmp_path / "course" / "feedback")
     monkeypatch.chdir(tmp_path)
-    for results, pages in (("course/results", own.parent / "feedback"), ("trial", trial / "feedback")):
+    for results, more, pages in (("course/results", [], own / "feedback"), ("trial", [], trial / "feedback"),
+                                 ("course/results", ["--by-notebook"], own.parent / "feedback"),
+                                 ("trial", ["--by-notebook"], trial / "feedback")):
         write([report(marks=marks())], tmp_path / results)
-        assert main(["feedback", "--release", course.release, "--checks", *course.checks, "--results", results]) == 0
-        (page,) = pages.rglob("*.html")
+        given = ["--release", course.release, "--checks", *course.checks, "--results", results]
+        assert main(["feedback", *given, *more]) == 0
+        (page,) = tmp_path.rglob("*.html")
+        assert page.is_relative_to(pages)
         page.unlink()
-    assert not (own / "feedback").exists()

@@ -17,7 +17,7 @@ from autograder.course.release import Course
 from autograder.grading import report
 from autograder.grading.grade import Mark, Report
 from autograder.nbgrader import gradebook, shown
-from autograder.nbgrader.autograde import StudentView
+from autograder.nbgrader.autograde import NotGraded, StudentView
 from tests.autograder import little_course as little
 
 from ..hostile.chapters import as_chapter
@@ -360,6 +360,22 @@ def test_a_student_sees_nothing_of_hidden_trials_in_nbgraders_feedback(visible, 
     notebook = shown.show(released, little.notebook(RIGHT), made)
     card = StudentView().preprocess(notebook, {})[0].cells[4].outputs[0].data["text/html"]
     assert all(words in card for words in told) and "7919" not in str(notebook) and "points" not in card
+
+
+def test_nbgraders_feedback_is_made_in_a_process_that_graded_nothing_and_takes_none_of_our_pages(graded):
+    assert graded.run("autograder", "feedback", "--results", graded.results, *graded.options).returncode == 0
+    ours = {p: p.read_bytes() for p in (graded.results / "feedback").rglob("*.html")}
+    done = graded.run("nbgrader", "generate_feedback", little.UNIT)
+    made = (graded.root / ".nbgrader" / "feedback").rglob("*.html")
+    pages = {p.parts[-3]: p.read_text(encoding="utf-8") for p in made}
+    assert done.returncode == 0 and pages.keys() == SUBMISSIONS.keys(), done.stderr
+    assert "Exercise 90.2 \u00b7 A number: wrong" in pages["half"] and "Both ways at once." in pages["half"]
+    assert ours and {p: p.read_bytes() for p in ours} == ours
+
+
+def test_feedback_on_what_another_grader_left_is_refused():
+    with pytest.raises(NotGraded, match="autograde it again"):
+        StudentView().preprocess(little.notebook(RIGHT), {})
 
 
 def test_without_a_sandbox_nbgrader_gives_no_mark_and_says_why(tmp_path):
