@@ -54,6 +54,7 @@ def run(options, console, errors) -> int:
         errors.print(f"autograder: {error}", markup=False, highlight=False, style="bold", soft_wrap=True)
         return UNREADABLE
     reports = gradebook.with_given(options, reports, course, errors)
+    roster = roster.of(r.student for r in reports)
     files = FORMATS[options.format](reports, course, roster)
     out = options.out or options.results / "export"
     with writing(out):

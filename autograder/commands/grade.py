@@ -88,7 +88,7 @@ def _grade(options, store: Store, console, errors) -> int:
     earlier, submissions = look(store.folder, options.paths, submissions, course)
     names = [s.student for s in submissions]
     loose = [s.student for s in submissions if not s.whole]
-    for line in (*passed_over(options.paths, submissions), *downloads(loose), *inbound(names)):
+    for line in (*passed_over(options.paths, submissions), *downloads(loose), *from_moodle(names), *inbound(names)):
         errors.print(f"! {line}", markup=False, highlight=False, soft_wrap=True)
     keys = {s: pack(s).key(order.settings) for s in submissions}
     todo = [s for s in submissions if options.fresh or not store.has(keys[s])]
@@ -148,9 +148,18 @@ def borrowed(reports: list[Report]) -> list[str]:
 
 def downloads(students: list[str]) -> list[str]:
     """Who is no student, but a file of Canvas's download of all submissions, in words."""
-    found = [s for s in students if re.fullmatch(r".+?_(LATE_)?\d+_\d+_.+", s)]
+    found = [f"{s}.ipynb" for s in students if re.fullmatch(r".+?_(LATE_)?\d+_\d+_.+", s)]
+    return _as_named("Canvas", found)
+
+
+def from_moodle(students: list[str]) -> list[str]:
+    """The same, of files or folders of Moodle's."""
+    return _as_named("Moodle", [s for s in students if re.fullmatch(r".+_\d+_assignsubmission_[a-z]+(_.*)?", s)])
+
+
+def _as_named(by: str, found: list[str]) -> list[str]:
     more = f" and {len(found) - 1} more are" if len(found) > 1 else " is"
-    return [f"{clean(s)}.ipynb{more} named as Canvas names downloads, and {'each ' * (len(found) > 1)}counts as a "
+    return [f"{clean(s)}{more} named as {by} names downloads, and {'each ' * (len(found) > 1)}counts as a "
             "student of its own. To put each student's into a folder, see \"What is handed in\" in docs/grading.md"
             for s in found[:1]]
 

@@ -7,7 +7,8 @@ written is a text in a spreadsheet, never a formula.
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ..grading.grade import Mark, Report, clean
 from ..grading.report import cell, exercises_of, in_a_row, note
 from ..grading.submissions import some
 from ..grading.transplant import TWO_COPIES
+from ..sandbox.inside.personal import normalise
 from .feedback import folder_name, said
 
 Files = dict[str, str]  # relative path -> text
@@ -37,6 +39,23 @@ class Roster:
 
     rows: dict[str, dict[str, str]]
 
+    def of(self, students: Iterable[str]) -> "Roster":
+        """That of these students. Upper or lower case, or how an accent is written, makes no other student of one.
+
+        But where two rows or two students could be meant, only a row with the very name is a student's.
+        """
+        alike: dict[str, list[str]] = {}
+        for name in self.rows:
+            alike.setdefault(normalise(name), []).append(name)
+        students = set(students)
+        several = Counter(map(normalise, students))
+        found = {}
+        for s in students:
+            names = [s] if several[normalise(s)] > 1 or s in self.rows else alike.get(normalise(s), [])
+            if len(names) == 1 and names[0] in self.rows:
+                found[s] = self.rows[names[0]]
+        return Roster(found)
+
     def get(self, student: str, *columns: str) -> str:
         """The first of these columns that the student's row has."""
         row = self.rows.get(student, {})
@@ -52,7 +71,9 @@ def read_roster(path: Path | None) -> Roster:
         return Roster({})
     try:
         text = path.read_text(encoding="utf-8-sig")
-        rows = list(csv.DictReader(io.StringIO(text), skipinitialspace=True))
+        first = text.partition("\n")[0]
+        between = ";" if first.count(";") > first.count(",") else ","  # as Excel has it where , is in numbers
+        rows = list(csv.DictReader(io.StringIO(text), skipinitialspace=True, delimiter=between))
         key = next((k for k in ("student", "SIS Login ID") if rows and k in rows[0]), "")
     except FileNotFoundError:
         raise RosterError(f"there is no file {path}, which should be the roster") from None

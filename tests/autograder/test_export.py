@@ -134,6 +134,11 @@ def test_nbgraders_columns_leave_empty_what_is_not_known(course):
     assert found["cut"][7:] == found["dan"][7:] == ["", "", "", "10.0"]
 
 
+def test_a_roster_may_be_parted_by_semicolons(tmp_path):
+    (tmp_path / "roster.csv").write_text("student;ID\nada;7\n")
+    assert read_roster(tmp_path / "roster.csv").get("ada", "ID") == "7"
+
+
 @pytest.mark.parametrize("text, words", [
     ("", "needs a column `student`"), ("name,ID\nada,1\n", "needs a column `student`"),
     ("student,ID\nada,1\nada,2\n", "ada more than once"), (b"\xff\xfe\x00", "no text in UTF-8"),

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from autograder.__main__ import main
-from autograder.commands.grade import downloads, inbound, passed_over
+from autograder.commands.grade import downloads, from_moodle, inbound, passed_over
 from autograder.grading import submissions
 from autograder.grading.child import grade_parcel
 from autograder.grading.grade import Grader, Report
@@ -180,6 +180,16 @@ def test_the_docs_lines_put_a_download_from_canvas_into_folders(lay, tmp_path, c
         "of its own. To put each student's into a folder, see \"What is handed in\" in docs/grading.md"]
     subprocess.run(["bash", "-euc", lines_of_the_docs("for file in")], check=True, cwd=tmp_path / "class")
     assert lay() == {"lovelaceada_14": 1, "wangfang_12": 2, "wangfang_13": 1}
+
+
+def test_the_docs_lines_make_a_students_folder_of_a_download_from_moodle(lay, tmp_path, course):
+    lay(f"Max Muster_555_assignsubmission_file_/{FILE}", f"Ada O'Neil_56_assignsubmission_file/{FILE}",
+        f"Zo\u00eb_7_assignsubmission_file_{FILE}")
+    assert from_moodle([r.student for r in find([str(tmp_path / "class")], course)]) == [
+        "Ada O'Neil_56_assignsubmission_file and 2 more are named as Moodle names downloads, and each counts as a "
+        "student of its own. To put each student's into a folder, see \"What is handed in\" in docs/grading.md"]
+    subprocess.run(["bash", "-euc", lines_of_the_docs("for student in")], check=True, cwd=tmp_path / "class")
+    assert lay() == {"Ada O'Neil_56": 1, "Max Muster_555": 1, "Zo\u00eb_7": 1}
 
 
 def test_documents_among_students_are_named_and_not_those_of_one_student(lay, tmp_path, course):
