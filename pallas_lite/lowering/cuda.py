@@ -100,7 +100,7 @@ class GpuLowered(Lowered):
         except Exception as error:  # noqa: BLE001  jax raises many kinds for what a dialect does not have
             raise NotSupportedError(f"{self.traced.call.name}: {self.dialect} cannot express this kernel"
                                     f"{blamed(error, self.traced.call.kernel)}. Write it "
-                                    f'another way, or see whether "{self.other}" takes it. jax says: '
+                                    f'another way, or try to lower it to "{self.other}". jax says: '
                                     f"{str(error) or type(error).__name__}") from error
 
     def as_text(self) -> str:

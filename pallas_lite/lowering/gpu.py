@@ -121,7 +121,7 @@ class InRegisters(Memory):
         if tuple(sizes) != self.shape:
             raise NotSupportedError(f"{self.name}: the kernel reads it back, so Triton keeps it in registers, which "
                                     f"have no addresses: {tuple(sizes)} of {self.shape} cannot be taken out. Read and "
-                                    f'write it whole, {self.name}[...], or see whether "mosaic_gpu" takes it.')
+                                    f'write it whole, {self.name}[...], or try to lower it to "mosaic_gpu".')
 
 
 @contextlib.contextmanager

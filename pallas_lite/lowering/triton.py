@@ -111,7 +111,7 @@ def check_size(name, sizes):
     if not _any_size.get() and (n & (n - 1) or n > MOST_ELEMENTS):
         raise SpecError(f"{name}: Triton takes arrays of a power of two elements, {MOST_ELEMENTS:,} at most, and the "
                         f"kernel asks for {tuple(sizes)}, which is {n:,}. Choose such a block_shape (an array's edge "
-                        'may cut a block), or see whether "mosaic_gpu" takes it.')
+                        'may cut a block), or try to lower it to "mosaic_gpu".')
 
 
 def in_registers(name, like):

@@ -158,7 +158,7 @@ def test_triton_wants_powers_of_two():
     f = pl.pallas_call(double, shape(32, 96), grid=(4,), in_specs=[spec], out_specs=spec)
     text = refused(f, shape(32, 96), platform="triton")
     assert "x: Triton takes arrays of a power of two elements" in text and "(8, 96), which is 768" in text
-    assert "Choose such a block_shape" in text and 'or see whether "mosaic_gpu" takes it' in text
+    assert "Choose such a block_shape" in text and 'or try to lower it to "mosaic_gpu"' in text
 
 
 @pytest.mark.gpu
