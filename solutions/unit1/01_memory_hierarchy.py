@@ -4,7 +4,7 @@
 # Here are sixteen million additions, done twice by the computer in front of you. First on arrays of 65 536 numbers,
 # over and over; then on arrays that are 256 times as long, once. The same additions, by the same code.
 #
-# **Predict before you run the cell:** how many times as long do the long arrays take?
+# **Predict before you run the cell** (Shift+Enter runs it): how many times as long do the long arrays take?
 
 # %%
 import math
