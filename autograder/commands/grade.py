@@ -17,7 +17,7 @@ from ..grading.grade import Report, clean
 from ..grading.machine import most_jobs
 from ..grading.report import LEGEND, slim, table, twice, write, writing
 from ..grading.store import Store
-from ..grading.submissions import ARCHIVE, Submission, find, pack, some
+from ..grading.submissions import ARCHIVE, Submission, find, notebooks_below, pack, some
 from ..sandbox.inside.personal import normalise
 from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, many, refuse_missing
 
@@ -165,15 +165,20 @@ def _as_named(by: str, found: list[str]) -> list[str]:
 
 
 def passed_over(paths: list[str], submissions: list[Submission]) -> list[str]:
-    """Documents and archives that lie among students' notebooks or folders, where each may be a student's, in words."""
+    """Documents, archives and hidden folders among those of students, where each may be a student's, in words."""
     found = []
     for folder in (p for p in map(Path, paths) if p.is_dir()):
         here = folder.resolve()
         if any(s.whole and (s.student == here.name or here in [Path(p).parent for p in s.paths]) for s in submissions):
             continue  # one student's own
         files: list[str] = []
+        hidden: list[str] = []
         with contextlib.suppress(OSError):  # a folder that cannot be read has a row that says so
             files = sorted(p.name for p in folder.iterdir() if DOCUMENT.search(p.name) and p.is_file())
+            hidden = sorted(p.name for p in folder.glob(".*") if p.name not in (".ipynb_checkpoints", ".nbgrader")
+                            and not p.is_symlink() and p.is_dir() and notebooks_below(p.resolve())[0])
+        found += [f"{clean(some(hidden))} in {clean(str(folder))}: what begins with a dot is passed over. If it is a "
+                  "student's folder, give it another name"] * bool(hidden)
         found += [f"{some(files)} in {clean(str(folder))}: no notebook, so nobody has a mark for that. If it is a "
                   "student's work, ask for the notebook"] * bool(files)
     return found

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..course.release import Course, Notebook, Test
-from ..exercise import EXERCISES, AnswerFailed, Trial
+from ..exercise import EXERCISES, Trial
 from ..judge.checking import judge, limit
-from ..judge.handle import Handle
 from ..judge.result import Result
 from ..sandbox.bubblewrap import Sandbox
 from ..sandbox.inside.answers import TimeUp
@@ -20,6 +19,7 @@ from ..sandbox.remote import WALL, Clock, GraderFault, Worker, WorkerDied
 from .submissions import Submission
 from .transplant import ANOTHER_CHAPTER, Step, Unread, chapter_in, collect, is_another, tails, transplant
 from .whose import drawn_for, identity, told
+from .workers import RemoteHandle, Workers
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Grader:
         began = time.monotonic()
         for _ in range(2):
             report = Report(submission.student, list(submission.names or tails(submission.paths)), submission.digest)
-            workers = _Workers(self.sandbox)
+            workers = Workers(self.sandbox)
             try:
                 self._grade(submission, report, workers)
             except GraderFault as fault:
@@ -110,7 +110,7 @@ class Grader:
         report.seconds = round(time.monotonic() - began, 2)
         return report
 
-    def _grade(self, submission: Submission, report: Report, workers: "_Workers") -> None:
+    def _grade(self, submission: Submission, report: Report, workers: Workers) -> None:
         if submission.problem:
             report.status = "unreadable"
             report.warnings.append(submission.problem)
@@ -173,51 +173,16 @@ class Grader:
         return warnings
 
 
-class _Workers:
-    """One sandbox for one submission; another one only if its worker is beyond repair.
-
-    The next submission's does not start meanwhile: a job keeps one core busy, so that two keep two.
-    """
-
-    def __init__(self, sandbox: Sandbox):
-        self.sandbox = sandbox
-        self.worker: Worker | None = None
-        self._struck = False
-
-    @property
-    def struck(self) -> bool:
-        """Whether one of them died as if it had been killed from outside."""
-        return self._struck or self.worker is not None and self.worker.struck
-
-    def fresh(self) -> Worker:
-        """A worker in which nothing has run."""
-        if self.worker is None or not self.worker.refresh():
-            self._struck = self.struck
-            try:
-                self.worker = Worker(self.sandbox)
-                self.worker.wait_until_ready()  # its start is on nobody's clock
-            except GraderFault:  # once may be chance: a machine that is short of memory for a moment
-                self.worker = Worker(self.sandbox)
-                self.worker.wait_until_ready()
-        return self.worker
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.worker is not None:
-            self.worker.close()
-
-
 class _Run:
     """The steps of one notebook, run in a worker; in a fresh one whenever it died, without the cell that killed it."""
 
-    def __init__(self, grader: Grader, workers: _Workers, steps: list[Step], report: Report):
+    def __init__(self, grader: Grader, workers: Workers, steps: list[Step], report: Report):
         self.grader, self.workers, self.steps, self.report = grader, workers, steps, report
         self.worker: Worker | None = None
         self.ran = 0  # how many steps the living worker has behind it
         self.unreached = False  # whether one of these was left out since there was no time left
         self.skipped: dict[int, str] = {}  # steps that killed a worker
+        self.careful = False  # after a death that may be an earlier cell's doing: each is looked at when it has run
         self.failed: dict[str, tuple[str, dict]] = {}  # exercise -> how its answer cell ended, if not well
         # Each cell may take its time once, but a notebook full of endless loops has to end some day. What it takes to
         # ask the notebook's own checks costs nobody a mark, so it has a time of its own.
@@ -234,15 +199,25 @@ class _Run:
             if step.missing:
                 found[step.test.number] = Mark(0.0, step.test.points, "missing", step.missing)
                 continue
-            over = self._over()
-            if not over:
-                self._run_up_to(place)
-            if over or self.unreached:
-                said = f"the notebook as a whole took longer than {self.budget:g} s"
-                found[step.test.number] = Mark(0.0, step.test.points, "error", said, {}, {"message": said})
-            else:
-                found[step.test.number] = self._judge(place, step.test, step.nobodys)
+            mark = None
+            while mark is None:
+                over = self._over()
+                if not over:
+                    self._run_up_to(place)
+                late = over or self.unreached
+                mark = self._too_late(step.test) if late else self._judge(place, step.test, step.nobodys)
+            found[step.test.number] = mark
+            if self.careful and not self._lost():
+                self._look()  # what the answer did when it was called is nobody else's doing
+        for place, said in self.skipped.items():  # what a cell did to the process may have shown only after its test
+            mark = found.get(self.steps[place].exercise)
+            if mark is not None and mark.verdict == "error":
+                mark.message, mark.details, mark.visible = said, {}, {"message": said}
         return found
+
+    def _too_late(self, test: Test) -> Mark:
+        said = f"the notebook as a whole took longer than {self.budget:g} s"
+        return Mark(0.0, test.points, "error", said, {}, {"message": said})
 
     def _over(self) -> bool:
         return time.monotonic() > self.until
@@ -269,7 +244,11 @@ class _Run:
             return
         try:
             kind, body = self.worker.request("run", {"source": step.source}, Clock(self.grader.timeout))
+            if self.careful and not step.ours and (death := self._look()):
+                raise death
         except WorkerDied as death:
+            if self._doubtful(death):
+                return  # all run again, and this one too
             self.skipped[place] = str(death)
             kind, body = "failed", {"kind": "", "message": str(death)}
             if not step.exercise:
@@ -278,14 +257,33 @@ class _Run:
         if step.exercise and kind != "ok":
             self.failed[step.exercise] = kind, body if isinstance(body, dict) else {}
 
-    def _judge(self, place: int, test: Test, nobodys: bool) -> Mark:
+    def _doubtful(self, death: WorkerDied | None) -> bool:
+        """Whether a death may be the doing of what ran before; from then on, each cell is looked at when it has run."""
+        if death is None or death.own or self.careful:
+            return False
+        self.careful = True
+        return True
+
+    def _look(self) -> WorkerDied | None:
+        """How the worker died of what it has just run, though that had come to its end; None if it is well."""
+        try:
+            self.worker.look(Clock(min(2.0, self.grader.timeout)))
+        except WorkerDied as death:
+            return death
+        return None
+
+    def _judge(self, place: int, test: Test, nobodys: bool) -> Mark | None:
+        """The mark of one exercise; None if all has to run again, with care, before there is one."""
         clock = Clock(self.grader.timeout)
         student = ""
         if test.student:
+            handle = RemoteHandle(self.worker, test.student, clock)
             try:
-                student = identity(RemoteHandle(self.worker, test.student, clock).value())
+                student = identity(handle.value())
             except Exception:
                 nobodys = True
+            if self._doubtful(handle.death):
+                return None
         nobodys = nobodys and not student and self.grader.hidden
         if self.grader.hidden and test.student and normalise(student) != normalise(self.report.student):
             self.ids[None if nobodys else student] = None  # its numbers count all the same
@@ -293,10 +291,12 @@ class _Run:
             # The check itself ends too: what it does with an answer is bounded as the answer is, in each of two trials.
             with limit(3 * WALL * self.grader.timeout):
                 for who in [self.report.student, ""] if nobodys else [student]:
-                    result = judge(EXERCISES[test.number], RemoteHandle(self.worker, test.expression, clock),
-                                   Trial(test.number, self.grader.hidden, who))
+                    handle = RemoteHandle(self.worker, test.expression, clock)
+                    result = judge(EXERCISES[test.number], handle, Trial(test.number, self.grader.hidden, who))
                     if result.verdict != "wrong":
                         break
+            if self._doubtful(handle.death):
+                return None
         except TimeUp:
             self.worker.close()
             return Mark(None, test.points, "broken", f"the check of exercise {test.number} did not end")
@@ -371,24 +371,3 @@ def clean(text: str, most: int = 20_000) -> str:
 def harmless(text: str) -> bool:
     """Whether a text out of a hidden trial holds nothing that could be a value of it: no digit, nothing in quotes."""
     return not re.search(r"""[\d"'\[\]{}]""", text)
-
-
-class RemoteHandle(Handle):
-    """An object in the sandbox, named by an expression of ours (such as `split`)."""
-
-    def __init__(self, worker: Worker, expression: str, clock: Clock):
-        self._worker, self._expression, self._clock = worker, expression, clock
-        self._over = ""
-
-    def renew(self):
-        self._clock = Clock(self._clock.seconds)
-
-    def _ask(self, op, args):
-        if self._over:  # a check that caught the first failure may not go on as if nothing had happened
-            raise AnswerFailed("", self._over)
-        try:
-            body = {"expression": self._expression, "op": op, "args": args}
-            return self._worker.request("ask", body, self._clock)
-        except WorkerDied as death:
-            self._over = str(death)
-            raise AnswerFailed("", self._over) from None

@@ -17,8 +17,11 @@ from typing import Any
 from .bubblewrap import Sandbox
 from .inside import wire
 
+SILENT = "when your code had run, its process did not answer any more"
 OVERRUN = "your code ran past the time limit: look for a loop that does not end"
 TOO_MUCH = "your code used more memory than is allowed, all its processes together"
+OVERRUNS = (-signal.SIGALRM, -signal.SIGPROF, -signal.SIGXCPU)  # how a fork ends by the limit on what it was asked
+MOMENT = 0.2  # seconds after which what kills a worker behind its back has done so
 LOOK = 0.5  # seconds between two looks at a busy worker's memory
 PAGE = os.sysconf("SC_PAGE_SIZE")
 WALL = 4.0
@@ -33,12 +36,13 @@ class GraderFault(Exception):
 class WorkerDied(Exception):
     """The learner's code overran its time, ended, or sent junk; the text tells the student. Its names are gone.
 
-    `struck`: it went as a process goes that is killed from outside, by a machine without memory, say.
+    `struck`: it went as a process goes that is killed from outside, by a machine without memory, say. `own`: it was
+    certainly what ran last; else something that ran before may have left a thread, a process or a stopped parent.
     """
 
-    def __init__(self, text: str, struck: bool = False):
+    def __init__(self, text: str, struck: bool = False, own: bool = False):
         super().__init__(text)
-        self.struck = struck
+        self.struck, self.own = struck, own
 
 
 class Clock:
@@ -91,8 +95,29 @@ class Worker:
         message = wire.encode(kind, {**body, **limits})
         self.fresh = False
         try:
-            self._write(message, deadline + GRACE)
-            reply, body = wire.decode(self._reader(deadline + GRACE))
+            return self._reply(deadline + GRACE, message)
+        except WorkerDied as death:
+            if not death.own and kind != "end":
+                self.close()  # a fork that ended before it read the message left it to the next one, which would answer
+            raise
+
+    def look(self, clock: "Clock") -> None:
+        """Raises WorkerDied if what has run left the worker so that it does not answer, or ends a moment later."""
+        try:
+            self.request("run", {"source": ""}, clock)
+            poll = select.poll()
+            poll.register(self._out, select.POLLIN)
+            if poll.poll(1000 * MOMENT):
+                self._reply(time.monotonic() + GRACE)
+                raise WorkerDied(SILENT)  # it said something that nobody had asked for
+        except WorkerDied as death:
+            self.close()
+            raise WorkerDied(SILENT, death.struck) if str(death) == OVERRUN else death from None
+
+    def _reply(self, deadline: float, message: bytes = b"") -> tuple[str, Any]:
+        try:
+            self._write(message, deadline)
+            reply, body = wire.decode(self._reader(deadline))
         except wire.WireError as error:
             self.close()
             raise WorkerDied(f"your code sent the grader something that is no answer ({error})") from None
@@ -103,7 +128,7 @@ class Worker:
         if reply == "ended":
             self.fresh = True
             self.struck |= type(body) is int and body == -signal.SIGKILL
-            raise WorkerDied(_epitaph(body))
+            raise WorkerDied(_epitaph(body), own=type(body) is int and body in OVERRUNS)
         return reply, body
 
     def refresh(self) -> bool:
@@ -149,7 +174,7 @@ class Worker:
             if poll.poll(min(left, LOOK) * 1000):
                 return
             if memory_of(self._process.pid) > self._sandbox.limits.total:
-                raise WorkerDied(TOO_MUCH)
+                raise WorkerDied(TOO_MUCH, own=True)
         raise WorkerDied(OVERRUN)
 
     def close(self) -> None:
@@ -189,7 +214,7 @@ def _epitaph(status: Any) -> str:
     """How a fork ended, from its exit code; negative: the signal."""
     if not isinstance(status, int):
         return "your code ended Python"
-    if status in (-signal.SIGALRM, -signal.SIGPROF):
+    if status in OVERRUNS[:2]:
         return OVERRUN
     if status == -signal.SIGXCPU:
         return "your code used more processor time than is allowed"

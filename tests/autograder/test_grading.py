@@ -20,9 +20,10 @@ from autograder.__main__ import VERBS, main
 from autograder.course.release import Course
 from autograder.grading.batch import BatchError
 from autograder.grading.cluster import Cluster
-from autograder.grading.grade import Grader, Report, _Run, _Workers
+from autograder.grading.grade import Grader, Report, _Run
 from autograder.grading.report import LEGEND, SIGNS
 from autograder.grading.transplant import transplant
+from autograder.grading.workers import Workers
 from autograder.sandbox.bubblewrap import find_sandbox, make_stage
 from autograder.sandbox.remote import OVERRUN
 from tests.conftest import open_to_all
@@ -165,7 +166,7 @@ def run_of(options, tmp_path, sandbox):
     stage = make_stage(tmp_path / "stage")
     open_to_all(tmp_path)
     grader = Grader(course, find_sandbox(stage), timeout=1)
-    with _Workers(grader.sandbox) as workers:
+    with Workers(grader.sandbox) as workers:
         yield lambda answers: _Run(grader, workers, transplant(course.notebooks[0], little.notebook(answers))[0],
                                    Report("ann", [], ""))
 

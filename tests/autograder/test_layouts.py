@@ -203,6 +203,10 @@ def test_documents_among_students_are_named_and_not_those_of_one_student(lay, tm
     assert named(home) == [f"carl.docx, dan.ipynb.zip in {home}: no notebook, so nobody has a mark for that. If it is "
                            "a student's work, ask for the notebook"]
     assert named(home / "ann") == named(home / "ann" / little.UNIT) == named(home / "bob.ipynb") == []
+    (home / "carl.docx").rename(home / "dan.ipynb.zip")
+    lay(f".eve/{RIGHT}", f".ipynb_checkpoints/{FILE}", ".git/config")
+    assert named(home)[0] == (f".eve in {home}: what begins with a dot is passed over. If it is a student's folder, "
+                              "give it another name") and len(named(home)) == 2
 
 
 def test_folders_of_nbgraders_exchange_are_named(lay, tmp_path, course):

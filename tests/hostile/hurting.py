@@ -110,15 +110,34 @@ def loop(N, A, X, Y, B):
     Program("numpy.py in its folder, and a line behind", "90.3", "open('numpy.py', 'w').write('1/0')\n"
             "def double(x): return 2 * x\n1/0", points=3),
 ]
-# What becomes of the cells beside these is their own affair. A submission in which they are is graded twice, since a
-# sandbox that is killed may be the machine's doing: so they are one of their own, and behind everything else in it.
+STOPS = """import os, signal
+for s in (signal.SIGSTOP, signal.SIGKILL):
+    for p in (1, os.getppid(), -1):
+        try: os.kill(p, s)
+        except OSError: pass"""
+READS = """import os, threading
+def read(fd):
+    while True:
+        try: os.read(fd, 2**16)
+        except OSError: return
+for fd in range(3, 40): threading.Thread(target=read, args=[fd], daemon=True).start()
+def double(x): return 0"""
+# These come to their end, and bring down what runs next: that is not blamed for it. A submission in which they are is
+# graded twice, since a sandbox that is killed may be the machine's doing: so they are one of their own.
 KILLERS = [
-    Program("kills everything that it can", "90.3", "import os\nos.kill(-1, 9)"),
-    Program("kills its parent", "90.4", "import os\nos.kill(os.getppid(), 9)"),
+    Program("stops and kills everything but itself", "90.1", STOPS, "brought its whole process down"),
+    Program("kills everything that it can", "90.3", "import os\nos.kill(-1, 9)", "your code"),
+    Program("kills its parent", "90.4", "import os\nos.kill(os.getppid(), 9)", "brought its whole process down"),
+]
+LATE_KILLERS = [
+    Program("ends a moment later", "90.1", "import os, threading\nthreading.Timer(0.05, os._exit, [5]).start()",
+            "ended Python (exit status 5)"),
+    Program("reads what is meant for the worker", "90.3", READS),
 ]
 HURTFUL = [*LOOPS, *NUMBERS, *FUNCTIONS, *KERNELS]
 
 
 def cases(beside):
-    return [*pack("hurt", HURTFUL, beside), *pack("kill", KILLERS, {}, together="killer"),
+    return [*pack("hurt", HURTFUL, beside), *pack("kill", KILLERS, beside, together="killer"),
+            *pack("later", LATE_KILLERS, beside, together="late killer"),
             *pack("harmless", HARMLESS, beside)]

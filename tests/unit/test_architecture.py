@@ -34,7 +34,7 @@ PARTS = {
         checks
         mutants
         grading.machine grading.needed grading.whose grading.transplant grading.submissions
-        grading.grade grading.by_hand grading.child grading.batch grading.cluster grading.report
+        grading.workers grading.grade grading.by_hand grading.child grading.batch grading.cluster grading.report
         grading.earlier grading.store
         nbgrader.exchange nbgrader.gradebook nbgrader.shown nbgrader.autograde
         pages.feedback pages.export pages.similar pages.alike
