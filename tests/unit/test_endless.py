@@ -9,6 +9,7 @@ import pytest
 import pallas_lite as pl
 from pallas_lite import tpu as pltpu
 from pallas_lite.jaxprs import decides_loops
+from pallas_lite.manual_dma import loops
 
 X = np.ones((32, 128), np.float32)
 
@@ -87,15 +88,18 @@ def test_rounds_that_are_written_first_are_right():
         np.testing.assert_array_equal(call(kernel)(X), X + 3)
 
 
-@pytest.mark.parametrize("kernel", [fori, decorated, while_])
-def test_a_kernel_with_copies_of_its_own_stops(kernel):
+@pytest.mark.parametrize("kernel, most", [(fori, 8192), (decorated, 8192), (while_, 100)])
+def test_a_kernel_with_copies_of_its_own_stops(monkeypatch, kernel, most):
+    assert loops.MOST == 8192  # of a while_loop's rounds each takes milliseconds
+    monkeypatch.setattr(loops, "MOST", most)
+
     def copies(x_hbm, o_ref, n, buf, sem):
         pltpu.async_copy(x_hbm, buf, sem).wait()
         kernel(buf, o_ref, n)
     f = pl.pallas_call(copies, jax.ShapeDtypeStruct((8, 128), X.dtype), in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
                        scratch_shapes=[pltpu.SMEM((1,), jnp.int32), pltpu.VMEM((8, 128), X.dtype),
                                        pltpu.SemaphoreType.DMA])
-    what = "a loop runs more than 8,192 times after the kernel has read memory that nobody had written"
+    what = f"a loop runs more than {most:,} times after the kernel has read memory that nobody had written"
     with pytest.raises(pl.PipelineError, match=f"(?s){what}.*the kernel reads n .*Write it, or copy something into it"):
         f(X[:8])
     assert f.trace(X[:8]).hazards[-1].kind == "hang"
