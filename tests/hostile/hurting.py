@@ -123,8 +123,8 @@ def read(fd):
 for fd in range(3, 40): threading.Thread(target=read, args=[fd], daemon=True).start()
 def double(x): return 0"""
 # These come to their end, and bring down what runs next: that is not blamed for it. A submission in which they are is
-# graded twice, since a sandbox that is killed may be the machine's doing: so they are one of their own. No words are asked
-# for: whether what they brought down shows before their answer is asked for is a matter of moments.
+# graded twice, since a sandbox that is killed may be the machine's doing: so they are one of their own. No words are
+# asked for: whether what they brought down shows before their answer is asked for is a matter of moments.
 KILLERS = [
     Program("stops and kills everything but itself", "90.1", STOPS),
     Program("kills everything that it can", "90.3", "import os\nos.kill(-1, 9)"),
