@@ -18,11 +18,10 @@ lab:  ## set everything up and open JupyterLab at the first notebook
 formgrader:  ## for instructors: JupyterLab on the whole course, with nbgrader's Formgrader
 	@sh tools/bootstrap.sh formgrader $(ARGS)
 
-# On all cores, and one process more, since graders and sandboxes also wait; each file in one process, in the order of
-# folders: the long ones come first. Without the browser's and the campaign, minutes each, which CI runs too. What ARGS
-# names runs in one process.
+# On all cores, each file in one process, in the order of folders: the long ones come first. Without the browser's and the
+# campaign, minutes each, which CI runs too. What ARGS names runs in one process.
 test:  ## set everything up and run the tests
-	$(RUN) pytest $(or $(ARGS),-n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "not browser and not campaign")
+	$(RUN) pytest $(or $(ARGS),-n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "not browser and not campaign")
 
 build:  ## build the student notebooks from solutions/
 	$(RUN) autograder build $(ARGS)

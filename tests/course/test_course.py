@@ -93,6 +93,7 @@ def going_back(source):
 
 
 @pytest.mark.classroom
+@pytest.mark.campaign  # `make test` runs each chapter once, as it is graded
 @every_chapter
 def test_run_all_on_an_untouched_notebook_reaches_the_end_and_its_exercises_can_be_done_then(source):
     notebook = released(source)
