@@ -11,6 +11,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+from autograder import _lean as _lean
 from autograder.sandbox.bubblewrap import SandboxError, find_sandbox, make_stage
 
 # With libtpu installed, jax would look for a TPU. Processes that tests start inherit this.

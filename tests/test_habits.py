@@ -1,5 +1,6 @@
 """`make check`, goldens and hooks do what CONTRIBUTING promises: a failing check says which command comes next."""
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -75,3 +76,15 @@ def test_what_the_hooks_run_passes_here():
             continue  # tests/course and tests/test_types.py do, for longer
         code, said = run(ROOT, sys.executable, "-m", *hook["entry"].removeprefix(RUN).split(), "tests/test_habits.py")
         assert code == 0, said
+
+
+@pytest.mark.parametrize("marker", ["browser", "campaign", "gpu"])
+def test_what_make_test_leaves_out_is_called_by_ci(marker):
+    """CI names folders, as reading all files for a few tests takes it a quarter of a minute each time."""
+    called = [words for line in (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
+              if (words := line.replace("'", " ").split()) and f"-m {marker} " in line]
+    files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")
+             if re.search(rf"\bmark\.{marker}\b", path.read_text("utf-8"))]
+    assert files
+    for path in files:
+        assert any(str(place) in words for words in called for place in (path, *path.parents)), f"{path} is not in .ci/run"

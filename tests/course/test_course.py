@@ -81,46 +81,44 @@ def run(notebook):
     return [(cell, output) for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
 
+def with_answers(source):
+    return read_chapter(source, ROOT, registered()).notebook.cells
+
+
 def going_back(source):
     """Answers and checks, as a learner runs them who went through the untouched page first: what is drawn for one
     exercise must still be there when others have drawn theirs."""
-    answers = {cell.id: cell.source for cell in read_chapter(source, ROOT, registered()).notebook.cells}
+    answers = {cell.id: cell.source for cell in with_answers(source)}
     cells = [cell for cell in released(source).cells if cell.id.startswith(("ex-", "test-"))]
     for cell in cells:
         cell.source = answers[cell.id] if cell.id.startswith("ex-") else cell.source
-        cell.id = f"later-{cell.id}"
+    return cells
+
+
+def named(prefix, cells):
+    for cell in cells:
+        cell.id = prefix + cell.id
     return cells
 
 
 @pytest.mark.classroom
-@pytest.mark.campaign  # `make test` runs each chapter once, as it is graded
+@pytest.mark.campaign  # `make test` runs each chapter once, as it is graded: answered, in a fresh process
 @every_chapter
-def test_run_all_on_an_untouched_notebook_reaches_the_end_and_its_exercises_can_be_done_then(source):
+def test_a_chapter_runs_untouched_then_exercise_by_exercise_and_then_answered_from_top_to_bottom(source):
+    """In one kernel, as a learner's day goes."""
     notebook = released(source)
-    notebook.cells += going_back(source)
+    notebook.cells += named("later-", going_back(source)) + named("again-", with_answers(source))
     for cell in notebook.cells:  # numbers of one's own are drawn, shown and checked for the same learner
         cell.source = cell.source.replace('STUDENT = ""', 'STUDENT = "nick"')
+    points = {cell.id: float(cell.metadata.nbgrader.points) for cell in released(source).cells
+              if cell.id.startswith("test-")}
     earned = {}
     for cell, output in run(notebook):
         if output.output_type == "error":
             assert output.ename == "NotImplementedError", (cell.id, output.evalue)
-            assert "is not done yet" in output.evalue and not cell.id.startswith("later-"), (cell.id, output.evalue)
-        if cell.id.startswith("later-test-") and output.output_type == "execute_result":
-            earned[cell.id.removeprefix("later-")] = float(output.data["text/plain"])
-    assert earned == {cell.id: float(cell.metadata.nbgrader.points) for cell in released(source).cells
-                      if cell.id.startswith("test-")}
-
-
-@pytest.mark.classroom
-@pytest.mark.campaign  # in `make test`, test_real_chapters.py grades the same cells
-@every_chapter
-def test_the_solution_runs_from_top_to_bottom_and_its_checks_are_green(source):
-    notebook = read_chapter(source, ROOT, registered()).notebook
-    points = {cell.id: float(cell.metadata.nbgrader.points) for cell in notebook.cells if cell.id.startswith("test-")}
-    earned = {}
-    for cell, output in run(notebook):
-        assert output.output_type != "error", (cell.id, output.get("evalue"))
-        assert output.get("name") != "stderr" or not cell.id.startswith("test-"), (cell.id, output.text)
-        if cell.id in points and output.output_type == "execute_result":
+            assert "is not done yet" in output.evalue, (cell.id, output.evalue)
+            assert not cell.id.startswith(("later-", "again-")), (cell.id, output.evalue)
+        assert output.get("name") != "stderr" or not cell.id.startswith("again-test-"), (cell.id, output.text)
+        if "-test-" in cell.id and output.output_type == "execute_result":
             earned[cell.id] = float(output.data["text/plain"])
-    assert earned == points
+    assert earned == {when + name: of for when in ("later-", "again-") for name, of in points.items()}
