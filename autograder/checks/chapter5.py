@@ -210,7 +210,8 @@ OLD_NAMES = {  # what a message of upstream says -> how to mend it
     "load": "pl.load is gone: index the ref, x_ref[...].", "store": "pl.store is gone: o_ref[...] = value.",
     "TPUCompilerParams": "It is pltpu.CompilerParams now.",
     "'ANY'": "It is pl.ANY now; and a kernel cannot read there.",
-    "not iterable": "BlockSpec takes the block's shape first, then the index map."}
+    "not iterable": "BlockSpec takes the block's shape first, then the index map.",
+    "interpret mode": "The real pallas_call compiles for an accelerator. Here it is to be simulated: interpret=real."}
 
 
 @exercise("5.7", "Port a Pallas kernel", points=3)
@@ -237,3 +238,7 @@ def port(answer: Handle, trial: Trial) -> None:
             raise Wrong("With real=True your function still calls pallas_lite.", case=case,
                         nudge="Inside the function, use the pl and pltpu that its first line sets.")
         same_array(real.result, right, case=case)
+        if not answer.ask("real", x, gain, True):
+            raise Wrong("With real=True your function makes no pallas_call of the real Pallas.", case=case,
+                        nudge="One body serves both: the same pl.pallas_call(kernel, …), where pl is what the first "
+                              "line sets.")

@@ -114,13 +114,14 @@ def _judged(number, student, asked):
 
 
 def planted(package: str) -> tuple[dict[str, list], dict[str, list]]:
-    """WRONG and RIGHT of all modules in a package."""
+    """WRONG and RIGHT of all modules in a package; those of a number that stands in several, together."""
     home = importlib.import_module(package)
     wrong, right = {}, {}
     for name in [package, *(m.name for m in pkgutil.iter_modules(home.__path__, f"{package}."))]:
         module = importlib.import_module(name)
-        wrong |= getattr(module, "WRONG", {})
-        right |= getattr(module, "RIGHT", {})
+        for all_of, here in (wrong, getattr(module, "WRONG", {})), (right, getattr(module, "RIGHT", {})):
+            for number, answers in here.items():
+                all_of[number] = [*all_of.get(number, []), *answers]
     return wrong, right
 
 

@@ -366,7 +366,7 @@ WRONG = {
         ("the kernel always finds its block in slot 0", kernel_reads_slot_zero, "aloud"),
     ],
     "3.5": [
-        ("a wait belongs next to its start", waits_for_the_copy_just_started, "one iteration later"),
+        ("a wait belongs next to its start", waits_for_the_copy_just_started, "stand later"),
         ("late waits make early starts unnecessary", late_waits_only, "at wait X[1]"),
         ("the next block takes the place of this one", same_slot_started_before_the_wait, "every copy in goes to X[0]"),
         ("the first iteration has something to wait for", first_iteration_waits, "older"),

@@ -160,7 +160,8 @@ def centrer(part=None, rows=lambda m: pl.cdiv(m, 32), height=32, both=False):
             p.BlockSpec((1, n), lambda i: (0, 0))
         params = (t.TPUCompilerParams if part == "params" else t.CompilerParams)(dimension_semantics=("parallel",))
         return p.pallas_call(kernel, jax.ShapeDtypeStruct(x.shape, x.dtype), grid=(rows(m),), in_specs=[band, whole],
-                             out_specs=band, compiler_params=params, interpret=real and not both)(x, gain)
+                             out_specs=band, compiler_params=params,
+                             interpret=real and not both and part != "compiled")(x, gain)
     return centred
 
 
@@ -276,6 +277,9 @@ WRONG = {
         ("blocks divide the array", centrer(rows=lambda m: max(m // 32, 1)), "No step writes"),
         ("one band is enough", centrer(height=None, rows=lambda m: 1), "only one step"),
         ("pallas_lite is real enough", centrer(both=True), "still calls pallas_lite"),
+        ("the real one needs no interpret", centrer("compiled"), "interpret=real"),
+        ("no call is real enough", lambda x, gain, real=False: (x - x.mean(1, keepdims=True)) * gain if real else
+         centrer()(x, gain), "no pallas_call of the real"),
         ("the real one is as good", lambda x, gain, real=False: centrer()(x, gain, True), "lite_pl, unless real=True"),
         ("a mean keeps its dimension", centrer("no keepdims"), "print(value.shape)"),
         ("without a kernel", lambda x, gain, real=False: (x - x.mean(1, keepdims=True)) * gain, "no pallas_call"),

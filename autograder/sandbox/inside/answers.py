@@ -52,8 +52,15 @@ def _call(target, *args):
 
 
 def _schedule(target, steps, depth, cost):
+    """The schedule of a loop; and where it hands kernels of its own to compute, what each makes of 0 to 5, by step."""
+    import numpy as np
+
     import pallas_lite
-    return pallas_lite.record(target, steps, depth=depth, **cost).to_plain()
+    schedule = pallas_lite.record(target, steps, depth=depth, **cost)
+    kernels = [kernel for e, (_, kernel) in zip(schedule, schedule.calls, strict=True) if e.verb == "run"]
+    own = [[step, np.asarray(kernel(np.arange(6, dtype=np.float32).reshape(2, 3)))]
+           for step, kernel in enumerate(kernels) if kernel is not None]
+    return schedule.to_plain() | {"own": own}
 
 
 def _on_jax(arrays):
@@ -80,6 +87,13 @@ def _program(target, *arrays):
         target(*_on_jax(arrays))
     for call in calls[:MOST_CALLS]:
         call.lower("tpu").as_text()
+
+
+def _real(target, *arrays):
+    """How many pallas_calls of JAX's own a function makes. Nothing runs."""
+    import jax
+    arrays = _on_jax(arrays)
+    return str(jax.make_jaxpr(lambda: target(*arrays))()).count("pallas_call[")
 
 
 def _small(outputs):
@@ -182,7 +196,7 @@ def _pipeline(target, grid, kernel, into, out, blocks):
 
 
 OPS = {"value": _value, "call": _call, "schedule": _schedule, "kernel": _kernel, "plan": _plan, "body": _body,
-       "pipeline": _pipeline, "program": _program}
+       "pipeline": _pipeline, "program": _program, "real": _real}
 
 
 def _has_hole(target, depth=0):
