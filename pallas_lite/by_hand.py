@@ -80,10 +80,11 @@ class Row:
         if not 0 <= i < self.size:
             what = "slot" if "slots" in self.kind else "block"
             has = f"{what}s 0 to {self.size - 1}" if self.size > 1 else f"only {what} 0" if self.size else f"no {what}s"
-            mend = ("Guard the copy with an if." if what == "block" else
+            mend = ("Blocks are counted from 0." if what == "block" and i < 0 else
+                    "Guard the copy with an if." if what == "block" else
                     "Take the index modulo the number of slots." if self.size > 1 else f"Use {self.name}[0].")
-            raise BlockIndexError(f"step {self.tape.runs}: {self.name}[{i}] does not exist: {self.name} has {has}. "
-                                  f"{mend}")
+            when = f"after step {self.tape.runs - 1}" if self.tape.runs else "before the first step"
+            raise BlockIndexError(f"{when}: {self.name}[{i}] does not exist: {self.name} has {has}. {mend}")
         return Place(self, i)
 
 

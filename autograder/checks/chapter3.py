@@ -18,7 +18,7 @@ from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..judge.handle import Handle, same_array
 from .formulas import right_or_told
 from .kernels import contract
-from .loop_nudges import first_hazard, loop_error, the_cause
+from .loop_nudges import between_steps, first_hazard, loop_error, the_cause
 from .naming import insist_names
 
 FAR = TOY.with_(name="toy with far HBM", alpha=3e-6)
@@ -141,7 +141,8 @@ def check_time(recordings, most: Callable[[int, int], float], machine: Machine =
     for case, n, depth, schedule in recordings:
         t, limit = pl.timeline(schedule, machine), most(n, depth)
         if n and t.total > (limit - 0.1 * US if strictly else limit * (1 + 1e-9)):
-            waits = [s for s in t.spans if s.waiting and s.start > 0]
+            stands = [s for s in t.spans if s.waiting]
+            waits = [s for s in stands if s.start > 0]
             spots, where = waits, ""
             if isinstance(nudge, dict):
                 spots = [s for s in waits if schedule[s.event].operand in nudge]
@@ -149,7 +150,8 @@ def check_time(recordings, most: Callable[[int, int], float], machine: Machine =
                          "The first step is kept waiting. Which block is copied first?")
             if spots:
                 first = "first " * (spots[0] is waits[0])
-                where = f" It {first}stands still in step {spots[0].step}, at {spots[0].label}."
+                filled = "Once the first block is there, it" if first and waits != stands else "It"
+                where = f" {filled} {first}stands still {between_steps(schedule, spots[0].event)}, at {spots[0].label}."
             raise Wrong(f"Right, but too slow on the {machine.name}: the core waits too much.{where}",
                         case=case, got=f"{t.total / US:.4g} µs", timeline=t, nudge=nudge,
                         expected=f"{'less than' if strictly else 'at most'} {limit / US:.4g} µs")
@@ -171,11 +173,11 @@ def sizes(trial: Trial, visible: Iterable[int], low: int, high: int, step: int =
 
 @exercise("3.1", "The price of blocking", points=1)
 def blocking_time(answer: Handle, trial: Trial) -> None:
-    cases = visible = [(1, 2.0, 5.0), (4, 2.0, 5.0), (7, 4.0, 0.5)]
+    cases = visible = [(1, 2.0, 5.0), (4, 2.0, 5.0), (7, 4.0, 0.5), (3, 0.25, 1.75)]
     if trial.hidden:
         cases = [_telling(trial.rng) for _ in range(6)]
     for n, copy, kernel in cases:
-        right_or_told(answer, visible, (n, copy, kernel), n * (copy + kernel + copy), _slips, unit="µs", tolerance=0.01,
+        right_or_told(answer, visible, (n, copy, kernel), n * (copy + kernel + copy), _slips, unit="µs",
                       what="Your answer", case=f"n = {n}, copy = {copy:g} µs, kernel = {kernel:g} µs",
                       nudge="Read the first picture from left to right: one block is copied in, computed on, copied "
                             "out; then the next.")
@@ -262,7 +264,8 @@ def sunk(answer: Handle, trial: Trial) -> None:
     check_time(recordings, lambda n, depth: (n + 2) * US,
                nudge={"X": "There the core waits for a copy in. Is it started before the step before runs, as in "
                            "hoisted?",
-                      "Y": "Could this wait stand one iteration later, just before its slot is needed again?"})
+                      "Y": "Could this wait stand later: behind the next start, just before the kernel writes its slot "
+                           "again?"})
 
 
 @exercise("3.6", "Both ends right", points=2)

@@ -3,6 +3,7 @@
 One number may be right, or a slip's, by chance: with one block all ends are alike. So the answer is asked all cases,
 and a slip is told only where the answer gives what the slip gives in each of them.
 """
+import contextlib
 from collections.abc import Callable, Sequence
 
 from ..exercise import AnswerFailed, Wrong
@@ -36,5 +37,15 @@ def right_or_told(answer: Handle, cases: Sequence[tuple], at: tuple, right: floa
         close(answer.call(*at), right, unit, tolerance, what=what, case=case, nudge=nudge)
     except Wrong as wrong:
         if wrong.nudge == nudge:  # it was a number, and none in another unit
-            wrong.nudge = known_slip(answer, cases, at, slips, tolerance) or nudge
+            wrong.nudge = known_slip(answer, cases, at, slips, tolerance) or (
+                "The result need not be a whole number: do not round it, and cut nothing off (int, //)."
+                if _rounded(answer, (at, *cases), right) else nudge)
         raise
+
+
+def _rounded(answer: Handle, cases: Sequence[tuple], right: float) -> bool:
+    """Is it the right number made whole, up or down, in the first case, and whole in all?"""
+    with contextlib.suppress(AnswerFailed, Wrong):
+        given = [number(answer.call(*case)) for case in cases]
+        return right % 1 != 0 and abs(given[0] - right) < 1 and all(g % 1 == 0 for g in given)
+    return False

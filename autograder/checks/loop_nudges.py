@@ -12,14 +12,24 @@ from ..exercise import AnswerFailed, Trial
 
 
 def the_cause(hazards: list[pl.Hazard]) -> pl.Hazard:
-    """The first hazard; but where Y is written over a copy on its way, that is why a wait is missed or in vain."""
+    """The first hazard of the program; but where Y is written over a copy on its way, that is why its wait is missed.
+
+    `hazards` has those that hang first. What is wrong before a hang is most often why it hangs, and comes first here.
+    """
     first = hazards[0]
-    clashes = [h for h in hazards if h.kind == "overwrite in flight" and h.operand == first.operand == "Y"]
     if first.kind == "hang":
-        clashes = [h for h in clashes if h.events[-1] < first.events[-1]]
-    elif first.kind == "never waited":
-        clashes = [h for h in clashes if h.events[0] == first.events[-1]]
+        before = [h for h in hazards if h.kind != "never waited" and h.events[-1] < first.events[-1]]
+        first = min(before, key=lambda h: h.events[-1], default=first)
+    clashes = [h for h in hazards if h.kind == "overwrite in flight" and h.operand == first.operand == "Y"
+               and first.kind == "never waited" and h.events[0] == first.events[-1]]
     return [*clashes, first][0]
+
+
+def between_steps(schedule: pl.Schedule, event: int) -> str:
+    """Where in the program an event stands, by the steps that have run: "between steps 0 and 1"."""
+    ran = sum(e.verb == "run" for e in schedule.events[:event])
+    return f"between steps {ran - 1} and {ran}" if 0 < ran < schedule.steps else f"after step {ran - 1}" if ran else \
+        "before step 0"
 
 
 NUDGES = {
@@ -65,11 +75,43 @@ def first_hazard(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
         if _waited_twice(schedule, hazard):
             return (f"X[{hazard.slot}] has been waited for already, and no copy to it was started since. Each start "
                     "has one wait.")
-        return ("This wait is for a copy in that has not been started. Which line starts the copy of the very first "
-                "block, and of this one?")
+        return _another_is_coming(schedule, hazard) or (
+            "This wait is for a copy in that has not been started. Which line starts the copy of the very first "
+            "block, and of this one?")
     if hazard.kind == "hang":
         return _waited_in_vain(schedule, hazard, n)
+    if hazard.kind == "uninitialised" and hazard.operand == "Y":
+        return _sent_unwritten(schedule, hazard) or NUDGES[hazard.kind]
     return NUDGES[hazard.kind]
+
+
+def _another_is_coming(schedule: pl.Schedule, hazard: pl.Hazard) -> str:
+    """What to say of a wait for one slot of X where the next step reads another, to which a copy is on its way."""
+    at, coming = hazard.events[-1], {}
+    for e in schedule.events[:at]:
+        if e.verb == "copy_in_start":
+            coming[e.slot] = e.block[0]
+        elif e.verb == "copy_in_wait":
+            coming.pop(e.slot, None)
+    run = next((e for e in schedule.events[at:] if e.verb == "run"), None)
+    if run is None or run.slots[0] not in coming:
+        return ""
+    slot = run.slots[0]
+    return (f"This wait is for X[{hazard.slot}], and no copy is on its way there. A[{coming[slot]}] is on its way to "
+            f"X[{slot}], which step {run.step} reads. Is that the slot that you wait for?")
+
+
+def _sent_unwritten(schedule: pl.Schedule, hazard: pl.Hazard) -> str:
+    """What to say of a copy out of a slot that no step has written yet: too early, or the wrong slot; else ""."""
+    at, slot = hazard.events[-1], f"Y[{hazard.slot}]"
+    last = next((e for e in reversed(schedule.events[:at]) if e.verb == "run"), None)
+    then = next((e for e in schedule.events[at:] if e.verb == "run"), None)
+    if last is not None and last.slots[1] != hazard.slot:
+        return (f"Step {last.step} wrote Y[{last.slots[1]}], and this copy out sends {slot}. Which of the two holds "
+                "what it should send?")
+    if last is None and then is not None and then.slots[1] == hazard.slot:
+        return f"A copy out starts after the step that writes its slot: step {then.step} writes {slot}."
+    return ""
 
 
 def _started_twice(schedule: pl.Schedule, hazard: pl.Hazard) -> str:
@@ -114,6 +156,9 @@ def _waited_in_vain(schedule: pl.Schedule, hazard: pl.Hazard, n: int) -> str:
                 "after the last step when there are fewer steps than slots?")
     sent = {e.slot for e in before if e.verb == "copy_out_start"}
     waits = sum(e.verb == "copy_out_wait" for e in schedule)
+    if in_epilogue and schedule.steps < n:
+        return (f"{many(schedule.steps, 'step') if schedule.steps else 'No step'} ran, and there "
+                f"{'is' if n == 1 else 'are'} {many(n, 'block')}. Does your loop reach each of them?")
     if in_epilogue and waits > n and hazard.slot not in sent:
         return (f"The epilogue waits for {slot}, which no copy has left. How many copies out are under way after "
                 f"{many(n, 'step')}, and in which slots?")
@@ -143,8 +188,12 @@ def loop_error(failed: AnswerFailed, trial: Trial, n: int, depth: int) -> str:
         steps = f"from 0 to {n - 1}" if n > 1 else "0 only"
         return (f"A slice takes a step, here {steps}, and gives the number of a block, just as it is: "
                 "A[in_slices(i)], B[out_slices(i)].")
+    if missing and "[-" in failed.message:
+        return ("Is this the block that you mean here? If there is one from some step on only, say when the copy "
+                "should not happen.")
     if missing:
-        return "Which blocks and slots are there in this case? Say when the copy should not happen."
+        return ("Which blocks and slots are there in this case? Let the loop make a step for each block, N in all, and "
+                "say when the copy should not happen.")
     if depth == 1:
         where = "Exercise 3.2 has" if trial.number == "3.2" else "With depth = 1 there is"
         return f"{where} one slot of each: X[0] and Y[0]."

@@ -87,7 +87,9 @@ def test_executing_a_loop_that_hangs_says_so():
 
 @pytest.mark.parametrize("line, error, text", [
     (lambda A, X, Y, B: pl.copy_in_start(A[4], X[0]), pl.BlockIndexError,
-     r"step 0: A\[4\] does not exist: A has blocks 0 to 3. Guard the copy with an if."),
+     r"before the first step: A\[4\] does not exist: A has blocks 0 to 3. Guard the copy with an if."),
+    (lambda A, X, Y, B: (pl.compute(X[0], Y[0]), pl.copy_out_start(Y[0], B[-1])), pl.BlockIndexError,
+     r"after step 0: B\[-1\] does not exist: B has blocks 0 to 3. Blocks are counted from 0."),
     (lambda A, X, Y, B: pl.copy_in_wait(X[2]), pl.BlockIndexError, r"X has slots 0 to 1. .*modulo"),
     (lambda A, X, Y, B: pl.copy_in_wait(X[-1]), pl.BlockIndexError, r"X\[-1\] does not exist"),
     (lambda A, X, Y, B: pl.copy_in_start(X[0], A[0]), pl.PipelineError,
