@@ -182,10 +182,9 @@ def _image(t, hazards: list) -> str:
     from PIL import Image  # matplotlib brings it
 
     import pallas_lite
-    from pallas_lite.timeline import unit_of
-    unit, name = unit_of(t.total)
+    from pallas_lite.plot.timeline import result
     # No bound here, as in pallas_lite.show: the largest of the bounds need not be what holds a loop up.
-    title = f"{t.schedule.name} on {t.machine.name}: {t.total / unit:.4g} {name}, core busy {t.utilisation:.0%}"
+    title = f"{t.schedule.name} on {t.machine.name}: {result(t)}"
     ax = pallas_lite.plot_timeline(t, hazards=hazards, title=title)
     drawn, packed, figure = io.BytesIO(), io.BytesIO(), ax.get_figure(root=True)
     assert figure, "an ax is part of one"

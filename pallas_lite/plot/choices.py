@@ -72,7 +72,7 @@ def plot_choices(slices: Mapping[str, Mapping[Any, Choice]], chosen: Mapping[str
     ax.set_ylabel(f"modelled time ({name})", fontsize=9)
     among = f" of {so_far:,} modelled so far" if so_far else ""
     ax.set_xlabel(KEY + (f" · dashed: best{among}, {best / unit:.4g} {name}" if best is not None else ""), fontsize=9)
-    ax.set_title(title, fontsize=10, loc="left")
+    ax.set_title(title, fontsize=10, loc="left", wrap=True)
     return ax
 
 

@@ -71,7 +71,7 @@ def plot_grid(what: "Schedule | Traced", operand: str = "", step: int | None = N
     for before, after in ((": ", ":\n"), (", so", ",\nso")):
         if max(map(len, title.split("\n"))) > wide:
             title = title.replace(before, after)
-    ax.set_title(title, fontsize=9 if "\n" in title else 10, loc="left")
+    ax.set_title(title, fontsize=9 if "\n" in title else 10, loc="left", wrap=True)
     return ax
 
 

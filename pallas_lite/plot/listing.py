@@ -59,9 +59,10 @@ def plot_listing(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Ha
         left, high = min(wide * LETTER, 4.4), max(HIGH * (len(lines) + 1), 2.3) + 0.1
         figure = Figure(figsize=(9, high))
         ax = figure.add_axes((0.005, 0.05 / high, left / 9, 1 - 0.1 / high))
-        beside = figure.add_axes(((left + 0.75) / 9, 1 - 1.85 / high, (9 - left - 0.85) / 9, 1.6 / high))
         # No bound: whoever derives a pipeline has not met them yet.
         title = f"{timeline.schedule.name} on {timeline.machine.name}: {result(timeline)}"
+        tall = 1.6 - 0.16 * (len(title) * 0.076 // (9 - left - 0.75))  # a long title has a second line
+        beside = figure.add_axes(((left + 0.75) / 9, 1 - 1.85 / high, (9 - left - 0.85) / 9, tall / high))
         plot_timeline(timeline, beside, hazards=hazards[:1], title=title, fold=12, selected=selected, limit=limit)
         if len(beside.get_xlabel()) * 0.066 > 9 - left - 0.65:  # it would be cut off where the page ends
             beside.set_xlabel(beside.get_xlabel().replace(" · ", "\n", 1), fontsize=9)

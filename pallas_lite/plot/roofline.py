@@ -67,7 +67,8 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_xlabel("intensity (operations per byte between HBM and SRAM)", fontsize=9)
     ax.set_ylabel("operations per second", fontsize=9)
-    ax.set_title(title if title is not None else f"{machine.name}: roofline, modelled", fontsize=10, loc="left")
+    ax.set_title(title if title is not None else f"{machine.name}: roofline, modelled", fontsize=10, loc="left",
+                 wrap=True)
     return ax
 
 

@@ -163,7 +163,7 @@ def plot_slots(what: Schedule | Timeline, operand: str | None = None, ax: Axes |
               handler_map={tuple: HandlerTuple(None, 0)}, bbox_to_anchor=(0, 1), ncols=len(STATES) + 1, frameon=False,
               fontsize=8, borderaxespad=0.2, handlelength=1.8, columnspacing=1.2)
     ax.set_title(title if title is not None else f"{schedule.name}: what is in each slot", fontsize=10, loc="left",
-                 pad=24)
+                 pad=24, wrap=True)
     return ax
 
 

@@ -57,7 +57,7 @@ def plot_sweep(timelines: Mapping[int, Mapping[int, Timeline]], ax: Axes | None 
     ax.set_ylabel(f"modelled time ({name})", fontsize=9)
     if title is None:
         title = f"{everything[0].schedule.name} on {everything[0].machine.name}"
-    ax.set_title(title, fontsize=10, loc="left")
+    ax.set_title(title, fontsize=10, loc="left", wrap=True)
     return ax
 
 

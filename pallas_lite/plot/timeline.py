@@ -65,7 +65,8 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     part = f"steps {steps[0]} to {steps[-1]} of {of:,} · " if steps is not None and len(steps) < of else ""
     ax.set_xlabel(f"{part}modelled time ({name}) · {KEY}{bar}", fontsize=9)
     bound = "" if timeline.hangs else f", {timeline.bound}-bound"
-    ax.set_title(title if title is not None else f"{schedule.name}: {result(timeline)}{bound}", fontsize=10, loc="left")
+    ax.set_title(title if title is not None else f"{schedule.name}: {result(timeline)}{bound}", fontsize=10, loc="left",
+                 wrap=True)
     return ax
 
 

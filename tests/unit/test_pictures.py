@@ -130,3 +130,30 @@ def test_a_label_or_a_colour_that_changes_is_seen(tmp_path):
     image.save(files[2])
     assert unlike(files[0], files[0]) == 0
     assert all(unlike(files[0], other) > ALIKE for other in files[1:])
+
+
+LONG = ("a title with the name of a function, the name of a machine, and much else that may stand there: "
+        "one line of a picture is too short for it")
+
+
+def titled(plot, what, **more):
+    return lambda: plot(what, title=LONG, **more)
+
+
+STREAM = pl.record(loops.rolled, 4)
+
+
+@pytest.mark.parametrize("draw", [
+    titled(pl.plot_timeline, pl.timeline(STREAM)), titled(pl.plot_slots, STREAM),
+    titled(pl.plot_roofline, TOY, kernels={}),
+    lambda: pl.plot_listing(pl.timeline(pl.record(loops.rolled, 12, depth=4),
+                                        TOY.with_(name="a toy whose HBM is so far away", alpha=3e-6))),
+    lambda: pl.plot_listing(pl.timeline(pl.record(loops.waits_on_slot_one, 3), TOY.with_(name="a toy far away")))])
+def test_a_long_title_goes_on_in_a_second_line_inside_the_picture(draw):
+    figure = draw().get_figure(root=True)
+    figure.draw_without_rendering()
+    for ax in figure.axes:
+        for text in (t for t in ax.get_children() if isinstance(t, plt.Text) and t.get_text()):
+            if text.get_fontsize() == 10:  # of what a picture writes, its title
+                inside = text.get_window_extent()
+                assert 0 <= inside.x0 < inside.x1 <= figure.bbox.x1 and inside.y1 <= figure.bbox.y1, text.get_text()
