@@ -75,8 +75,9 @@ def _check_traceable(index_map, where, grid, scalars) -> tuple[bool, bool]:
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
             jax.errors.TracerIntegerConversionError) as e:
         raise SpecError(f"{where}: Pallas traces its index_map, which needs the value of a grid index where there is "
-                        "none yet. In place of a Python if, min or max, or of indexing a NumPy array, use jnp.where, "
-                        f"jnp.minimum or jnp.maximum, or a prefetched scalar.\n  {str(e).splitlines()[0]}") from None
+                        "none yet. In place of a Python if, min or max use jnp.where, jnp.minimum or jnp.maximum; in "
+                        "place of indexing a NumPy array, a prefetched scalar.\n  "
+                        f"{str(e).splitlines()[0]}") from None
     except Exception as error:
         order = ". It gets the grid's indices first, then the prefetched scalars." if scalars else ""
         said = str(error).partition("\n")[0].rstrip(".")  # JAX goes on about its tracers
@@ -157,6 +158,9 @@ def _check_arity(index_map, where, grid, scalars):
         return
     if not grid and not scalars:
         raise SpecError(f"{where}: its index_map takes grid indices, but the call has no grid. Give grid=(…,).")
+    if not callable(index_map):
+        raise SpecError(f"{where}: its index_map is of type {type(index_map).__name__}, not a function. Give one that "
+                        f"takes {many(len(grid) + len(scalars), 'argument')}, and gives a block index.")
     also = ", then one for each prefetched scalar" if scalars else ""
     raise SpecError(f"{where}: its index_map does not take {many(len(grid) + len(scalars), 'argument')}, one for each "
                     f"axis of the grid {grid}{also}. Change the map's parameters or the grid.")

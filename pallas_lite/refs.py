@@ -143,8 +143,11 @@ class Ref:
         weak |= all(jnp.issubdtype(getattr(a, "dtype", bool), jnp.integer) for a in (self, value))  # too large wraps
         value = jnp.asarray(value, self.dtype) if weak else jnp.asarray(value)
         if value.shape != self.shape:
+            mend = ("Transpose one of the two: the value (.T), or the block's shape in a spec" if
+                    value.shape == self.shape[::-1] else "Give it the same shape (reshape)" if value.size == self.size
+                    else "Give it the same shape (jnp.broadcast_to, jnp.full_like), or a spec another block shape")
             raise SpecError(f"{self.memory.name}: a value of shape {value.shape} is written to a window of shape "
-                            f"{self.shape}. Give it the same shape (jnp.broadcast_to, jnp.full_like, or reshape).")
+                            f"{self.shape}. {mend}.")
         if value.dtype != self.dtype:
             raise SpecError(f"{self.memory.name}: a value of {value.dtype} is written to a ref of {self.dtype}. Cast "
                             f"it first: value.astype({self.memory.name}.dtype).")

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 
 from pallas_lite import cdiv
+from pallas_lite.errors import many
 
 from ..exercise import AnswerFailed, Trial, Wrong, exercise
 from ..judge.handle import Handle, KernelCall, KernelRun
@@ -121,11 +122,18 @@ def same_body(answer: Handle, trial: Trial) -> None:
             tiles = x.reshape(p, b, q, b).swapaxes(1, 2)
             expected = np.block([[tiles[source(p, q, i, j)] for j in range(grid[1])] for i in range(grid[0])])
             case = f'how = "{how}", {how_cut("x", x.shape, (b, b))}'
-            did = _run(answer, case, says, x, how, b)
+            did = _run(answer, case, partial(_map_slip, says), x, how, b)
             call = the_call(did, [x], [expected.shape], case)
             _insist_all(call, (b, b), case)
             with _saying(says):
-                insist_values(call, 0, did.result, expected, case, sources=lambda out: [source(p, q, *out)])  # noqa: B023
+                insist_values(call, 0, did.result, expected, case, given=["out"],
+                              sources=lambda out: [source(p, q, *out)])  # noqa: B023
+
+
+def _map_slip(says: str, failed: AnswerFailed) -> str:
+    """What may be behind a call of exercise 4.3 that stopped."""
+    return ("A dict holds a map for each arrangement. Take out the one that is asked for: {…}[how]."
+            if "not a function" in failed.message else says)
 
 
 @exercise("4.4", "Repair the maps", points=2)
@@ -137,12 +145,18 @@ def repair(answer: Handle, trial: Trial) -> None:
         case = f"{how_cut('x', shape, (bm, bn))}, so half = {half}"
         says = (f"Maps return block indices: in blocks of {bm} rows, the lower half begins {half // bm} "
                 f"block{'s' * (half // bm > 1)} down, and {half} rows down.")
-        did = _run(answer, case, says, x, bm, bn)
+        did = _run(answer, case, partial(_half_slip, says, bm, bn), x, bm, bn)
         call = the_call(did, [x, x], [(half, shape[1])], case)
         _insist_all(call, (bm, bn), case)
         with _saying(says):
-            insist_values(call, 0, did.result, x[:half] + x[half:], case,
+            insist_values(call, 0, did.result, x[:half] + x[half:], case, given=["out"],
                           sources=lambda out: [out, (half // bm + out[0], out[1])])  # noqa: B023
+
+
+def _half_slip(says: str, bm: int, bn: int, failed: AnswerFailed) -> str:
+    """What may be behind a call of exercise 4.4 that stopped."""
+    return (f"The kernel and the output's spec are given. Blocks of {bm} × {bn} are required: (bm, bn) is the first "
+            "argument of both BlockSpecs." if failed.in_kernel else says)
 
 
 @exercise("4.5", "Page by page", points=2)
@@ -156,7 +170,7 @@ def page_by_page(answer: Handle, trial: Trial) -> None:
                 "turns into its block (j, i).")
         did = _run(answer, case, partial(_page_slip, says), x, bm, bn)
         call = the_call(did, [x], [out_shape], case)
-        for operand, block in ((call.inputs[0], (1, bm, bn)), (call.outputs[0], (1, bn, bm))):
+        for operand, block in ((call.inputs[0], (None, bm, bn)), (call.outputs[0], (None, bn, bm))):
             _insist_size(operand, block, case, "One block of one page is required.")
         with _saying(says):
             insist_values(call, 0, did.result, x.transpose(0, 2, 1), case,
@@ -235,7 +249,8 @@ def turn_around(answer: Handle, trial: Trial) -> None:
 def _way_slip(failed: AnswerFailed) -> str:
     """What may be behind a call of exercise 4.7 that stopped."""
     if failed.kind == "BlockIndexError":
-        return "A map must give block indices that there are: columns 0 to q − 1."
+        return ("A map must give block indices that there are: rows of blocks 0 to p − 1, columns "
+                "of blocks 0 to q − 1, and 0 where there is one only.")
     return "jnp.where(condition, a, b) chooses between two columns. A Python if cannot." if "traces" in failed.message \
         else ""
 
@@ -276,6 +291,13 @@ def _tail_slip(got, x: np.ndarray, b: int) -> str:
         return (f"Only {there} row{'s' * (there > 1)} of the last band exist{'s' * (there == 1)}. What the slot holds "
                 "past them may be anything, nan even, and 0 · nan is nan. It must not reach the sum: choose with "
                 "jnp.where, before you add up.")
+    added = (got[i] - rows.sum(axis=0)) / max(1, b - there)
+    if there < b and np.allclose(added, added[0], rtol=1e-4, atol=1e-4):
+        way = "high" if added[0] > 0 else "low"
+        return (f"The sums of the last band are all {abs(added[0]) * (b - there):.4g} too {way}. What do you put in "
+                f"place of the {many(b - there, 'row')} past the edge? 0 adds nothing.")
+    if any(holds(i, rows / n) for n in (b, there) if n > 1):
+        return "That is the mean of the band's rows. The sum is asked for."
     kept = next((k for k in range(there) if holds(i, rows[:k])), None)
     if kept == 0:
         return (f"None of the {there} row{'s' * (there > 1)} of band {i} that exist{'s' * (there == 1)} is in its sum. "
@@ -308,7 +330,8 @@ def _saying(says: str):
 
 
 def _insist_size(operand, block, case: str, says: str) -> None:
-    if sizes(operand) != block:
+    """`block`: with None for a dimension of 1 that the kernel should not see; a 1 there does as well."""
+    if sizes(operand) != tuple(n or 1 for n in block):
         raise Wrong(f"The blocks of {operand.name} have another shape.", case=case, got=f"{list(operand.block_shape)}",
                     expected=f"{list(block)}", nudge=says)
 

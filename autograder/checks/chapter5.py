@@ -39,7 +39,7 @@ def pipelined_add(answer: Handle, trial: Trial) -> None:
         did = run(answer, case, how_cut("The arrays", shape, block), x, y)
         call = the_call(did, [x, y], [shape], case)
         insist_blocks(call, block, shape, case)
-        insist_values(call, 0, did.result, x + y, case)
+        insist_values(call, 0, did.result, x + y, case, given=["add_kernel"])
         insist_steps(call, "x", block, shape, case)
 
 
@@ -57,7 +57,7 @@ def parametrised_add(answer: Handle, trial: Trial) -> None:
         did = run(answer, case, how_cut("The arrays", shape, block), x, y, *given)
         call = the_call(did, [x, y], [shape], case)
         insist_blocks(call, block, shape, case)
-        insist_values(call, 0, did.result, x + y, case)
+        insist_values(call, 0, did.result, x + y, case, given=["add_kernel"])
         insist_steps(call, "x", block, shape, case)
 
 
@@ -80,7 +80,7 @@ def scale_and_shift(answer: Handle, trial: Trial) -> None:
                 raise Wrong(f"A block of {row.name} has shape {list(row.block_shape)}; the kernel needs {bn} of its "
                             "numbers at a time.", case=case,
                             nudge=f"Blocks of 1 × {bn} are required: a row is 1 high, and so is each part of it.")
-        insist_values(call, 0, did.result, x * scale + shift, case)
+        insist_values(call, 0, did.result, x * scale + shift, case, given=["scale_and_shift_kernel"])
         insist_steps(call, "x", block, shape, case)
         for row in rows:
             if row.copies > blocks:

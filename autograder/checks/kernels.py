@@ -13,7 +13,7 @@
 """
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -94,6 +94,7 @@ def the_call(run: KernelRun, arrays, shapes, case: str) -> KernelCall:
         if sorted(x.shape for x in call.inputs) == wanted and \
                 sorted(o.shape for o in call.outputs) == sorted(shapes) and \
                 all(len(x.block_shape) == len(x.shape) for x in operands):
+            _insist_each_once(call, arrays, case)
             return _in_order(call, shapes)
     call = run.calls[-1]
 
@@ -112,6 +113,16 @@ def the_call(run: KernelRun, arrays, shapes, case: str) -> KernelCall:
     raise Wrong("One pallas_call should take all the operands and give the result.", case=case, nudge=nudge,
                 got=in_and_out((x.shape for x in call.inputs), (o.shape for o in call.outputs)),
                 expected=in_and_out((a.shape for a in arrays), shapes))
+
+
+def _insist_each_once(call: KernelCall, arrays, case: str) -> None:
+    """Of several arrays none goes in twice, and another not at all."""
+    twice = next((k for k in call.takes if k >= 0 and call.takes.count(k) > 1), None)
+    if twice is not None and len({id(a) for a in arrays}) == len(arrays):
+        first, second = (x.name for x, k in zip(call.inputs, call.takes, strict=True) if k == twice)
+        raise Wrong("Your call takes one array twice, and another not at all.", case=case,
+                    nudge=f"Its operands {first} and {second} are both argument {twice + 1} of your function. Call it "
+                          "on each array once.")
 
 
 def _in_order(call: KernelCall, shapes) -> KernelCall:
@@ -174,7 +185,7 @@ def insist_steps(call: KernelCall, of: str, block, shape, case: str) -> None:
 def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, case: str, slips=(),
                   sources: Callable[[tuple[int, ...]], Sequence[tuple[int, ...]]] | None = None,
                   so_far: Callable[[Sequence[int]], np.ndarray] | None = None,
-                  close: tuple[float, float] = (1e-5, 1e-5)) -> None:
+                  close: tuple[float, float] = (1e-5, 1e-5), given: Collection[str] = ()) -> None:
     """The values of an output are right; else says which step left the first wrong block, and what it made it from.
 
     `slips`: (the output that a known slip gives, what to say of it); the first that the wrong cell agrees with counts.
@@ -183,6 +194,7 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
     output goes block by block with it, if there is one output.
     `so_far`: what a block of the output should hold once these steps of its visit are done.
     `close`: how much values may differ, relative and absolute.
+    `given`: what the notebook gives, so that the fault is elsewhere: kernels by name, "out" for the output's map.
     """
     out = call.outputs[which]
     block_shape, schedule = sizes(out), schedule_of(call)
@@ -237,10 +249,11 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
         block if len(call.outputs) == 1 and x.shape == out.shape else x.blocks[step] for x in call.inputs])
     known_right = sources and all({b} == {*x.blocks[step:end + 1]}
                                   for x, b in zip(call.inputs, home_of(block), strict=True))
-    nudge = _odd_map(call, out, step, home_of) or (
+    nudge = _odd_map(call, out, step, home_of, "out" in given) or (
         f"{steps} read{s} {made_from}, as it should: look at the kernel." if known_right else
-        f"{steps} read{s} {made_from}. Are those the blocks that belong to {block_name(out, block)}? If they are, look "
-        "at the kernel.")
+        f"{steps} read{s} {made_from}. Are those the blocks that belong to {block_name(out, block)}? " +
+        ("The kernel is the given one: look at the index maps." if call.name in given else
+         "If they are, look at the kernel."))
     for wrong, says in reversed(slips):  # the first that agrees is the one that stays
         known = wrong(result) if callable(wrong) else wrong
         nudge = says if np.isclose(result[at], known[at], 1e-5, 1e-5, equal_nan=True) else nudge
@@ -249,8 +262,11 @@ def insist_values(call: KernelCall, which: int, result, expected: np.ndarray, ca
                 hazard=hazard, nudge=nudge)
 
 
-def _odd_map(call: KernelCall, out: KernelOperand, step: int, sources) -> str:
-    """Whose index map is at fault, if one is; `sources`: the block of each input that belongs to a block of `out`."""
+def _odd_map(call: KernelCall, out: KernelOperand, step: int, sources, given: bool) -> str:
+    """Whose index map is at fault, if one is; `sources`: the block of each input that belongs to a block of `out`.
+
+    `given`: that of `out` is not.
+    """
     block, read = out.blocks[step], [x.blocks[step] for x in call.inputs]
     odd = [(x, b) for x, b in zip(call.inputs, sources(block), strict=True) if x.blocks[step] != b]
     if not odd:
@@ -258,7 +274,7 @@ def _odd_map(call: KernelCall, out: KernelOperand, step: int, sources) -> str:
     says = f"Step {step} should read {block_name(*odd[0])} to write {block_name(out, block)}."
     blocks = np.ndindex(*(cdiv(n, b) for n, b in zip(out.shape, sizes(out), strict=True)))
     home = next((b for b in blocks if list(sources(b)) == read), None)
-    if home is None:  # the inputs do not even belong together
+    if home is None or given:  # the inputs do not even belong together
         return f"{says} Look at the index map of {odd[0][0].name}."
     if len(odd) == 1:
         return f"{says} Look at the index map of {odd[0][0].name}, and at that of {out.name}."

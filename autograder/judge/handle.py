@@ -109,7 +109,8 @@ class Handle:
         results = replay(plan["calls"], calls, arrays, lambda *step: self.ask("body", *step), left_by,
                          filling)
         calls = tuple(dataclasses.replace(c, results=r, replayed=bool(r), left_by=tuple(
-            left_by[k, t] for t in range(c.steps) if (k, t) in left_by))
+            left_by[k, t] for t in range(c.steps) if (k, t) in left_by), takes=tuple(
+            s[1] if s[0] == "given" and type(s[1]) is int else -1 for s in plan["calls"][k]["takes"]))
             for k, (c, r) in enumerate(zip(calls, results, strict=True)))
         with _reading_calls():
             # Where something was made of the arrays before the call, only a run on the real ones tells what came of it.
@@ -241,6 +242,7 @@ class KernelCall:
     results: tuple[np.ndarray, ...] = ()  # its outputs, where they are known
     replayed: bool = False  # were they made on this side, from the blocks that the call asked for?
     left_by: tuple[tuple[np.ndarray, ...], ...] = ()  # what each step left in its blocks of the outputs, if known
+    takes: tuple[int, ...] = ()  # which argument of the function each input is, from 0; -1: none as it came
 
     @property
     def steps(self) -> int:

@@ -132,6 +132,14 @@ def folded_by_elements(x, bm, bn):
                           out_specs=pl.BlockSpec((bm, bn), lambda i, j: (i, j)))(x, x)
 
 
+def folded_in(high, wide, x, bm, bn):
+    """Other blocks than the output's."""
+    n, half = x.shape[1], x.shape[0] // 2
+    top, bottom = (pl.BlockSpec((high, wide), lambda i, j, d=d: (d, 0)) for d in (0, 1))
+    return pl.pallas_call(add_kernel, of((half, n), x), grid=(half // bm, n // bn), in_specs=[top, bottom],
+                          out_specs=pl.BlockSpec((bm, bn), lambda i, j: (i, j)))(x, x)
+
+
 def folded_in_rows_of_one(x, bm, bn):
     """With blocks of one row and one column, offsets are indices: but those are other blocks."""
     n, half = x.shape[1], x.shape[0] // 2
@@ -283,9 +291,12 @@ WRONG = {
          arranged(every=lambda p, q: lambda i, j: (2 * i, j)), "0, 2, 4"),
         ("the grid skips by itself", arranged(every=lambda p, q: lambda i, j: (i, j)), "0, 2, 4"),
         ("odd columns are every other, too", arranged(every=lambda p, q: lambda i, j: (i, 2 * j + 1)), "0, 2, 4"),
-        ("the first block serves all", arranged(broadcast=lambda p, q: lambda i, j: (0, 0)), "the columns stay"),
+        ("the first block serves all", arranged(broadcast=lambda p, q: lambda i, j: (0, 0)),
+         "map of x. Broadcast"),
         ("the first column serves all", arranged(broadcast=lambda p, q: lambda i, j: (i, 0)), "first row of blocks"),
         ("values are what counts", flip_without_a_kernel, "no pallas_call"),
+        ("a dict of maps is a map", arranged(reversed=lambda p, q: {"reversed": lambda i, j: (p - 1 - i, j)}),
+         "{…}[how]"),
     ],
     "4.4": [
         ("maps return element offsets", folder(lambda h, bm, bn: lambda i, j: (i * bm, j * bn),
@@ -299,6 +310,8 @@ WRONG = {
                                                      lambda h, bm, bn: lambda i, j: (2 * i + 1, j)), "lower half"),
         ("the columns are offsets, still", folder(bottom=lambda h, bm, bn: lambda i, j: (h // bm + i, j * bn)),
          "block indices"),
+        ("a block is bn × bm", lambda x, bm, bn: folded_in(bn, bm, x, bm, bn), "first argument of both"),
+        ("a block is a half", lambda x, bm, bn: folded_in(x.shape[0] // 2, bn, x, bm, bn), "first argument of both"),
         ("with blocks of one element offsets are indices", folded_in_rows_of_one, "are required"),
     ],
     "4.5": [
@@ -314,7 +327,7 @@ WRONG = {
         ("an axis that no map looks at costs nothing",
          pager(grid=lambda k, m, n: (k, m, n, 2), of_x=lambda p, i, j, again: (p, i, j),
                of_o=lambda p, i, j, again: (p, j, i)), "One step for each block"),
-        ("a page is a block", page_is_a_block, "One block of one page"),
+        ("a page is a block", page_is_a_block, "expected: [None, 2, 3]"),
     ],
     "4.6": [("one number answers all", 12, "4 answers in a row")],
     "4.7": [
@@ -325,6 +338,7 @@ WRONG = {
                                                   of_out=lambda i, j: (i, j)), "map of row"),
         ("backwards is better than forwards", table(lambda i, j, p, q: q - 1 - j), "both blocks change"),
         ("the last column is q", table(lambda i, j, p, q: jnp.where(i % 2 == 0, j, q - j)), "0 to q − 1"),
+        ("rows are offsets", table(lambda i, j, p, q: j, row_of=lambda i, j: 2 * i), "rows of blocks 0 to p − 1"),
         ("a larger block is copied less often", whole_row_at_once, "are required"),
     ],
 }

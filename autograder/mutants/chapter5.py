@@ -115,6 +115,11 @@ def kernel_that_forgets_the_second(x_ref, twice_ref, t_ref):
     twice_ref[...] = 2 * x_ref[...]
 
 
+def kernel_without_a_transpose(x_ref, twice_ref, t_ref):
+    twice_ref[...] = 2 * x_ref[...]
+    t_ref[...] = x_ref[...]
+
+
 def kernel_in_another_order(x_ref, t_ref, twice_ref):
     twice_ref[...] = 2 * x_ref[...]
     t_ref[...] = x_ref[...].T
@@ -203,6 +208,7 @@ WRONG = {
         ("the second ref is the first again", adder(kernel=kernel_that_adds_once), "look at the kernel"),
         ("smaller blocks are as good", lambda x, y: flat_grid(x, y, 32, 64), "smaller than the task asks for"),
         ("a row of a block is a block", lambda x, y: adder()(x, y, 1, 128), "64 × 128 are required"),
+        ("x is there twice", lambda x, y: adder()(x, x), "both argument 1"),
         ("an axis that no map looks at costs nothing", with_an_axis_more, "makes 8 steps"),
     ],
     "5.2": [
@@ -229,7 +235,7 @@ WRONG = {
         ("the order of the grid does not matter",
          scaler(lambda p, q: (p, q), lambda i, j: (i, j), lambda i, j: (0, j)), "copied only once"),
         ("the first parameter of an index map is the row", scaler(tile=lambda i, j: (i, j)), "Are those the blocks"),
-        ("a row has only one block", scaler(part=lambda j, i: (0, 0)), "Are those the blocks"),
+        ("a row has only one block", scaler(part=lambda j, i: (0, 0)), "is the given one: look at the index maps"),
         ("the row's block follows i", scaler(part=lambda j, i: (i, j)), "out of range"),
         ("the parts are as high as the tile", scaler(height=lambda bm: bm), "the kernel needs"),
         ("larger blocks are as good", whole_rows, "are required"),
@@ -247,6 +253,7 @@ WRONG = {
         ("each output needs a call of its own", two_calls, "several outputs"),
         ("the blocks of a transpose lie where they lay", doubler(of_t=lambda i, j: (i, j)), "look at the kernel"),
         ("a transposed array has the same blocks", doubler(t_block=lambda bm, bn: (bm, bn)), "out of range"),
+        ("a transpose has the numbers of x", doubler(kernel_without_a_transpose), "(.T)"),
         ("an output that nobody writes is zero", doubler(kernel_that_forgets_the_second), "nan"),
         ("refs are known by their names", doubler(kernel_in_another_order), "print(value.shape)"),
         ("the first result is enough", lambda x, bm, bn: doubler()(x, bm, bn)[0], "two arrays"),

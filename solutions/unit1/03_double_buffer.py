@@ -38,13 +38,15 @@ def blocking(N, A, X, Y, B):
 pl.show(blocking, 4, depth=1)
 
 # %% [markdown]
-# A third of the time. While the core computes, the copy engines idle; while they copy, the core does (hatched).
+# A third of the time. While the core computes, the copy engines idle; while they copy, the core does: the hatched
+# stretches, called **bubbles**.
 #
 # All that you see comes from one recording of the loop. At the top is whether what comes out could depend on luck, and
 # what it is, if A holds 10, 20, 30, 40 and the kernel adds 1. Then comes what the program did as a table, to be read
 # row by row. Below, on the left, is the same as a list, in order: before each line stand its line in the cell above
 # (Esc, then Shift+L, numbers the lines there), and the modelled time at which a copy or a step starts, or a wait ends.
-# On the right is the same over time: four colours for the blocks, in turn, fill and drain in grey.
+# On the right is the same over time, fill and drain in grey. Four colours, in turn, tell the visits apart: a **visit**
+# is a block's way through the machine, in, through a step, and out.
 #
 # The obvious cure is a faster core. **Predict:** with a core *ten times* as fast, how long does the loop take?
 

@@ -202,7 +202,7 @@ def indexed(index_map):
      r"an array from outside \(float32\[4\]\) or made of given numbers, as jnp.array\(\[1, 2\]\) is"),
     (lambda: adds(lambda: jnp.float32(3) * 1)(X8), None),
     (lambda: adds(lambda: np.float32(3))(X8), None),
-    (lambda: indexed(lambda i: (TABLE[i],))(X8), "Pallas traces its index_map.*or a prefetched scalar"),
+    (lambda: indexed(lambda i: (TABLE[i],))(X8), "Pallas traces its index_map.*NumPy array, a prefetched scalar"),
     (lambda: indexed(lambda i: (max(i - 1, 0),))(X8), "Pallas traces its index_map.*jnp.maximum"),
     (lambda: indexed(lambda i: (0 if i == 0 else 1,))(X8), "Pallas traces its index_map.*jnp.where"),
     (lambda: indexed(lambda i: (TRACED_TABLE[i],))(X8), r"index_map holds an array \(int32\[2\]\).*prefetched scalar"),

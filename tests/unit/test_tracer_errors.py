@@ -246,7 +246,7 @@ def test_a_python_slice_ends_with_the_block():
 PAST = [
     (lambda x, o: o.__setitem__(slice(0, 20), jnp.zeros(20)),
      "o: a value of shape (20,) is written to a window of shape (8,). Give it the same shape (jnp.broadcast_to, "
-     "jnp.full_like, or reshape)."),
+     "jnp.full_like), or a spec another block shape."),
     (lambda x, o: x[9:12], "x: a slice from 9 lies past dimension 0 of 8."),
     (lambda x, o: o.__setitem__(slice(8, 12), jnp.zeros(0)),
      "o: a slice from 8 lies past dimension 0 of 8."),
@@ -333,10 +333,10 @@ CALLS = {
                                   "operand x: pipeline_mode is pl.Buffered(n), with n slots. This is of type int."),
     "an index map that decides in Python": (lambda: call(in_specs=[block(lambda i: 1 if i else 0)]),
                                             "operand x: Pallas traces its index_map, which needs the value of a grid "
-                                            "index where there is none yet. In place of a Python if, min or max, or of "
-                                            "indexing a NumPy array, use jnp.where, jnp.minimum or jnp.maximum, or a "
-                                            "prefetched scalar.\n  Attempted boolean conversion of traced array with "
-                                            "shape int32[]."),
+                                            "index where there is none yet. In place of a Python if, min or max use "
+                                            "jnp.where, jnp.minimum or jnp.maximum; in place of indexing a NumPy "
+                                            "array, a prefetched scalar.\n  Attempted boolean conversion of traced "
+                                            "array with shape int32[]."),
     "a grid of a float": (lambda: call(grid=16 / 8),
                           "grid=(2.0,): each entry must be a whole number of steps, 1 or more, not 2.0."),
     "no grid": (lambda: call(grid=None),
