@@ -135,7 +135,7 @@ def folded_by_elements(x, bm, bn):
 def folded_in(high, wide, x, bm, bn):
     """Other blocks than the output's."""
     n, half = x.shape[1], x.shape[0] // 2
-    top, bottom = (pl.BlockSpec((high, wide), lambda i, j, d=d: (d, 0)) for d in (0, 1))
+    top, bottom = (pl.BlockSpec((high, wide), lambda i, j, d=d: (d, j)) for d in (0, 1))
     return pl.pallas_call(add_kernel, of((half, n), x), grid=(half // bm, n // bn), in_specs=[top, bottom],
                           out_specs=pl.BlockSpec((bm, bn), lambda i, j: (i, j)))(x, x)
 
@@ -327,7 +327,7 @@ WRONG = {
         ("an axis that no map looks at costs nothing",
          pager(grid=lambda k, m, n: (k, m, n, 2), of_x=lambda p, i, j, again: (p, i, j),
                of_o=lambda p, i, j, again: (p, j, i)), "One step for each block"),
-        ("a page is a block", page_is_a_block, "expected: [None, 2, 3]"),
+        ("a page is a block", page_is_a_block, "expected: [None, "),
     ],
     "4.6": [("one number answers all", 12, "4 answers in a row")],
     "4.7": [

@@ -76,7 +76,7 @@ WRONG = {
          "exist"),
         ("the sum is of squares", summed(lambda x, r, i, m, b: total(jnp.where(i * b + r < m, x * x, 0))),
          "as it should: look at the kernel. Band 0 adds up rows 0 to "),
-        ("ones are neutral", summed(lambda x, r, i, m, b: total(jnp.where(i * b + r < m, x, 1))), "1 too high"),
+        ("ones are neutral", summed(lambda x, r, i, m, b: total(jnp.where(i * b + r < m, x, 1))), "high. "),
         ("a sum is a mean", summed(lambda x, r, i, m, b: total(jnp.where(i * b + r < m, x, 0)) / b), "is the mean"),
         ("bands are one row apart", summed(lambda x, r, i, m, b: total(jnp.where(i + r < m, x, 0))), "must not reach"),
         ("mask the sum", summed(lambda x, r, i, m, b: jnp.where(i * b + r[-1:] < m, total(x), 0)), "sum"),
