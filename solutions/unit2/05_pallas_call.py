@@ -681,10 +681,10 @@ for modules in (real_pl, real_pltpu), (lite_pl, lite_pltpu):
 
 # %% exercise="5.7"
 def centred(x: jax.Array, gain: jax.Array, real: bool = False) -> jax.Array:
-    """(x minus the mean of each row) * gain, for x: f32[m, n], gain: f32[1, n], in bands of 32 rows at most.
+    """(x minus the mean of each row) * gain, for x: f32[m, n], gain: f32[1, n].
 
-    Uses pl and pltpu as set in the first line: the real ones if `real` (with interpret=True), or else
-    those of pallas_lite.
+    Takes bands of 32 rows at most. Uses pl and pltpu as set in the first line: the real ones if `real`
+    (with interpret=True), or else those of pallas_lite.
     """
     pl, pltpu = (real_pl, real_pltpu) if real else (lite_pl, lite_pltpu)
     ### BEGIN SOLUTION
