@@ -243,7 +243,8 @@ class _Run:
             self.unreached = True
             return
         try:
-            kind, body = self.worker.request("run", {"source": step.source}, Clock(self.grader.timeout))
+            asked = {"source": step.source, "leave": step.leaves}
+            kind, body = self.worker.request("run", asked, Clock(self.grader.timeout))
             if self.careful and not step.ours and (death := self._look()):
                 raise death
         except WorkerDied as death:
@@ -251,7 +252,7 @@ class _Run:
                 return  # all run again, and this one too
             self.skipped[place] = str(death)
             kind, body = "failed", {"kind": "", "message": str(death)}
-            if not step.exercise:
+            if not step.exercise and not step.leaves:
                 first = step.source.strip().split("\n")[0][:60]
                 self.report.warnings.append(f"the cell that begins with {first!r} was left out: {death}")
         if step.exercise and kind != "ok":
@@ -334,7 +335,8 @@ class _Run:
 
     def _mark(self, result: Result, test: Test, seen: Result | None) -> Mark:
         kind, body = self.failed.get(test.number, ("", {}))
-        if result.verdict == "error" and kind:  # "name 'split' is not defined" is the consequence, not the cause
+        # "name 'split' is not defined" is the consequence, not the cause; so is what was judged where no line ran.
+        if kind and (result.verdict == "error" or result.verdict == "wrong" and body.get("ran") is False):
             if kind == "not done":
                 return Mark(0.0, test.points, "not done", f"Exercise {test.number} is not done yet.")
             said = {k: v for k, v in body.items() if isinstance(v, str)}  # the sandbox may say anything

@@ -79,7 +79,8 @@ def _theirs(source: str, most: int = MOST_PARSED) -> Statement:
             raise ValueError
         now, late, _ = _symbols(source)
         if not UNSEEN & (now | late):
-            return Statement(source, now, late, set().union(*map(_binds, ast.parse(source).body)), always=True)
+            binds = set().union(*map(_binds, ast.parse(source).body))
+            return Statement(source, now | changed_in_place(source), late, binds, always=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # a magic, say; the last for what nests too deeply
         pass
     words = set(_words(source))
@@ -101,6 +102,21 @@ def may_bind(source: str, most: int = MOST_PARSED) -> frozenset[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass
     return frozenset(_words(source))
+
+
+def changed_in_place(source: str, most: int = MOST_PARSED) -> set[str]:
+    """The names of which a cell takes away the value, or uses a part, and so may change what it finds there.
+
+    >>> sorted(changed_in_place("a[0] = 1; b.append(2); del c; d = 3"))
+    ['a', 'b', 'c']
+    """
+    try:
+        nodes = list(ast.walk(ast.parse(source))) if len(source) <= most else []
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    inner = [n.value if isinstance(n, (ast.Attribute, ast.Subscript)) else n for n in nodes
+             if isinstance(n, (ast.Attribute, ast.Subscript)) or isinstance(getattr(n, "ctx", None), ast.Del)]
+    return {n.id for n in inner if isinstance(n, ast.Name)}
 
 
 def _words(text: str) -> list[str]:

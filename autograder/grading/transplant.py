@@ -21,7 +21,7 @@ import nbformat
 
 from ..course.online import INSTALL
 from ..course.release import Course, Notebook, Test, cell_ids
-from .needed import MOST_PARSED, MOST_TOGETHER, may_bind, needed
+from .needed import MOST_PARSED, MOST_TOGETHER, changed_in_place, may_bind, needed
 
 LARGEST = 50 * 2**20  # bytes of a notebook; outputs count
 MOST_PARTS = 500_000  # lists and dictionaries in it
@@ -45,6 +45,7 @@ class Step:
 
     `missing`: why there is no answer to judge; names that the rest of the notebook leaves behind are none.
     `nobodys`: the test asks for the student's id, to which no cell gives a value.
+    `leaves`: names of a later answer. What they hold up to here is of another exercise, or of a cell of ours.
     """
 
     source: str = ""
@@ -53,6 +54,7 @@ class Step:
     ours: bool = False  # a cell of the release, as we wrote it
     missing: str = ""
     nobodys: bool = False
+    leaves: tuple[str, ...] = ()
 
 
 def load(path: Path, most: int = LARGEST, follow: bool = True) -> bytes:
@@ -274,6 +276,7 @@ def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]
     absent: dict[str, str] = {}  # exercises without an answer cell, and why
     written = [(s.source, "") for s in steps]  # what the student wrote, and what stands there in the release
     code = [c.source for c in notebook.cells if c.cell_type == "code"]
+    leaves = _leaves(released, theirs)
     for k, cell in enumerate(released.cells):
         nbgrader = cell.metadata.get("nbgrader", {})
         test = released.tests.get(nbgrader.get("grade_id"))
@@ -306,12 +309,34 @@ def transplant(released: Notebook, notebook: Any) -> tuple[list[Step], list[str]
                 for name in {t.student for t in released.tests.values()}:
                     source = source if not _gives(name, (s for s, _ in written)) else _giving(name).sub("", source)
             steps.append(Step(source, ours=changed is None))
+        if k in leaves:
+            steps.append(Step(ours=True, leaves=tuple(sorted(leaves[k]))))
         added = _cells(extra.get(k, []))
         steps += added
         written += [(s.source, "") for s in added]
     # Nothing after the last test can change a mark.
     last = max((i for i, s in enumerate(steps) if s.test), default=-1)
     return _needed(steps[:last + 1]), warnings
+
+
+def _leaves(released: Notebook, theirs: dict[int, list[Any]]) -> dict[int, set[str]]:
+    """Place in the release -> names of later answers that a cell of ours, or an answer that is judged there, leaves.
+
+    Two predictions of a chapter may have one name, and a loop of ours that of an answer below it.
+    """
+    places = {i: k for k, cell in enumerate(released.cells) for i in cell_ids(cell)}
+    ends = {t.answer_id: places[i] for i, t in released.tests.items()}
+    found: dict[int, set[str]] = {}
+    for t in released.tests.values():
+        home = places[t.answer_id]
+        asked = _names(t.expression) & may_bind(released.cells[home].source)
+        asked -= changed_in_place(counted(released.cells[home], theirs.get(home, [])) or "")
+        for k, cell in enumerate(released.cells[:home]):
+            names = asked & may_bind(cell.source) if asked and cell.cell_type == "code" else set()
+            end = ends.get(cell.metadata.get("nbgrader", {}).get("grade_id"), k)
+            if names and end < home:
+                found.setdefault(end, set()).update(names)
+    return found
 
 
 def _giving(name: str) -> re.Pattern:
@@ -340,7 +365,7 @@ def _needed(steps: list[Step]) -> list[Step]:
     """Without those of our statements that only show something."""
     left = needed([(s.test.expression + "\n" + s.test.student if s.test else s.source, s.ours) for s in steps])
     return [replace(s, source=source) if s.ours else s for s, source in zip(steps, left, strict=True)
-            if source or not s.ours]
+            if source or s.leaves or not s.ours]
 
 
 def _cells(cells: Iterable[Any]) -> list[Step]:

@@ -13,8 +13,9 @@ from pallas_lite.alarm import time_limit
 from ..exercise import EXERCISES, AnswerFailed, Exercise, NotDone, Trial, Wrong
 from ..sandbox.inside.answers import TimeUp, describe
 from . import progress
+from .before import with_the_cell_before
 from .handle import Handle, LocalHandle
-from .result import Result, show
+from .result import Result, shell, show
 
 NO_RETURN = ("A function gives what stands behind its return, and None where there is none. print only shows a value: "
              "write return before it.")
@@ -44,6 +45,7 @@ def check(number: str, answer: Any = MISSING, *, hidden: bool = False, student: 
             result = judge(found, LocalHandle(answer), Trial(number, hidden, student))
             if result.verdict == "right":
                 progress.note(number)
+        result = with_the_cell_before(result, found, shell())
         result.printed = errors.getvalue()
         return result
     except TimeUp as error:

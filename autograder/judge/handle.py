@@ -154,6 +154,7 @@ def _count(value) -> int:
 def _through_the_wire(value):
     arrays = []
     packed = wire.pack(value, arrays)
+    wire.refuse_too_much(arrays)
     return wire.unpack(packed, [np.array(a) for a in arrays])
 
 

@@ -70,6 +70,24 @@ def test_what_is_not_plain_is_named_with_its_key(value, words):
         LocalHandle(value).value()
 
 
+class Key(list):
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("value, words", [
+    (np.zeros((10**12, 0)), r"an array of shape \(1000000000000, 0\), more than a message may hold"),
+    (np.zeros((0, 2**30, 2)), "an array of shape"), (np.zeros((1,) * 9), "an array of shape"),
+    (np.broadcast_to(np.int8(0), 2**29 + 1), "an array of shape"), ([np.zeros(0)] * 1001, "1001 arrays, more than"),
+    ([np.broadcast_to(np.int8(0), 2**29)] * 3, "1536 MiB of data, more than"),
+    ({(i, 0): 1 for i in range(101)}, "a dict with more than 100 tuples as its keys"),
+    ({Key(): 1}, "a dict with lists as its keys")])
+def test_what_the_other_end_would_refuse_is_never_sent_and_the_notebook_says_the_same(value, words):
+    with pytest.raises(wire.NotPlain, match=words):
+        wire.encode("ok", value)
+    with pytest.raises(Wrong, match=f"Your answer gives {words}"):
+        LocalHandle(value).value()
+
+
 def test_an_endless_structure_is_refused():
     ring = []
     ring.append(ring)

@@ -30,7 +30,7 @@ PARTS = {
         sandbox.inside sandbox.bubblewrap sandbox.remote
         exercise
         course.environment course.online course.preprocessors course.release course.checking_cells course.build
-        judge.replay judge.handle judge.result judge.progress judge.predict judge.checking judge.selftest
+        judge.replay judge.handle judge.result judge.progress judge.predict judge.before judge.checking judge.selftest
         checks
         mutants
         grading.machine grading.needed grading.whose grading.transplant grading.submissions

@@ -231,8 +231,20 @@ def describe(error: BaseException) -> dict:
     if isinstance(error, SyntaxError) and isinstance(error.text, str) and isinstance(error.lineno, int):
         line, lineno = error.text.strip(), error.lineno
         message = f"{error.msg}, in line {lineno}"  # its text names a file that IPython made up
-    kind = "TimeUp" if isinstance(error, TimeUp) else type(error).__name__
+    # Of Python's own kinds, those with a name for all: Python 3.13 has a _IncompleteInputError.
+    kind = "TimeUp" if isinstance(error, TimeUp) else next(
+        k.__name__ for k in type(error).__mro__ if k.__module__ != "builtins" or not k.__name__.startswith("_"))
     return {"kind": kind[:100], "message": message[:4000], "line": line[:400], "lineno": lineno, "in_kernel": in_kernel}
+
+
+def for_a_file(error: BaseException, source: str) -> BaseException:
+    """An error of a cell that does not end: a prompt waits for more of it, and Python knows which bracket it is."""
+    if isinstance(error, SyntaxError) and error.msg == "incomplete input":
+        try:
+            compile(source, "cell", "exec")
+        except SyntaxError as plain:
+            return plain
+    return error
 
 
 def _plain(message: str) -> str:

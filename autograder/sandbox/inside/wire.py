@@ -16,6 +16,7 @@ import numpy as np
 MOST_HEADER = 16 * 2**20
 MOST_BYTES = 512 * 2**20
 MOST_ARRAYS = 1000
+MOST_AXES, LONGEST_AXIS = 8, 2**31 - 1  # of an array
 MOST_KEYS = 100  # of a dict, if they are tuples: whoever makes numbers up can make tuples of one hash
 DEEPEST = 20
 DTYPES = frozenset(["bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
@@ -57,6 +58,10 @@ def pack(value: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
     if isinstance(value, tuple):
         return {"t": [pack(v, arrays, depth + 1) for v in value]}
     if isinstance(value, dict):
+        if len(value) > MOST_KEYS and any(isinstance(k, tuple) for k in value):
+            raise NotPlain(f"a dict with more than {MOST_KEYS} tuples as its keys")
+        if any(isinstance(k, (list, dict)) for k in value):
+            raise NotPlain("a dict with lists as its keys")
         return {"d": [[pack(k, arrays, depth + 1), _pack_under(k, v, arrays, depth + 1)] for k, v in value.items()]}
     if kind is range and len(value[:MOST_KEYS + 1]) <= MOST_KEYS:  # short: whoever writes one means its numbers
         return pack(list(value), arrays, depth)
@@ -64,6 +69,8 @@ def pack(value: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
         array = np.asarray(value)
         if str(array.dtype) not in DTYPES:
             raise NotPlain(f"an array of dtype {array.dtype}")
+        if not fits(array.shape) or bytes_of(array.shape, array.dtype) > MOST_BYTES:
+            raise NotPlain(f"an array of shape {array.shape}, more than a message may hold")
         arrays.append(array)
         return {"a": len(arrays) - 1}
     return _refuse(value)
@@ -80,6 +87,25 @@ def _pack_under(key, value, arrays, depth):
 
 def _refuse(value):
     raise NotPlain(f"a value of type {type(value).__name__}")
+
+
+def fits(shape: Any) -> bool:
+    """Whether an array may have this shape."""
+    return len(shape) <= MOST_AXES and all(type(n) is int and 0 <= n <= LONGEST_AXIS for n in shape)
+
+
+def bytes_of(shape: Any, dtype: np.dtype) -> int:
+    """Of an array. NumPy refuses the shape (0, 2**62) too: an empty array counts as if it were not."""
+    return math.prod(max(n, 1) for n in shape) * dtype.itemsize
+
+
+def refuse_too_much(arrays: list[np.ndarray], more: int = 0) -> None:
+    """Raises NotPlain if these arrays, with so many bytes beside them, are more than a message may hold."""
+    size = sum(bytes_of(a.shape, a.dtype) for a in arrays)
+    if len(arrays) > MOST_ARRAYS:
+        raise NotPlain(f"{len(arrays)} arrays, more than a message may hold")
+    if size > MOST_BYTES or more > MOST_HEADER:
+        raise NotPlain(f"{(size + more) / 2**20:.0f} MiB of data, more than a message may hold")
 
 
 def unpack(data: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
@@ -114,9 +140,7 @@ def encode(kind: str, body: Any) -> bytes:
     packed = pack(body, arrays)
     shapes = [[str(a.dtype), list(a.shape)] for a in arrays]
     header = json.dumps({"kind": kind, "body": packed, "arrays": shapes}).encode()
-    size = sum(a.nbytes for a in arrays)
-    if len(header) > MOST_HEADER or size > MOST_BYTES or len(arrays) > MOST_ARRAYS:
-        raise NotPlain(f"{(len(header) + size) / 2**20:.0f} MiB of data, more than a message may hold")
+    refuse_too_much(arrays, len(header))
     return b"".join([struct.pack(">I", len(header)), header, *(np.ascontiguousarray(a).tobytes() for a in arrays)])
 
 
@@ -132,11 +156,10 @@ def decode(read) -> tuple[str, Any]:
             raise ValueError
         sizes, total = [], 0
         for dtype, shape in shapes:
-            if dtype not in DTYPES or len(shape) > 8 or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
+            if dtype not in DTYPES or not fits(shape):
                 raise ValueError
             dtype = dtype_of(dtype)
-            # NumPy refuses the shape (0, 2**62) too: an empty array counts as if it were not.
-            total += math.prod(max(n, 1) for n in shape) * dtype.itemsize
+            total += bytes_of(shape, dtype)
             sizes.append((dtype, tuple(shape)))
         if total > MOST_BYTES:
             raise ValueError

@@ -4,6 +4,7 @@ Started as `python -m autograder.worker LIMITS`, where this folder is `autograde
 as stdin, writes replies to the pipe it gets as stdout. It imports everything once; a fork of it does the work, and when
 the learner's code brings that one down, the next fork takes over at once. Nothing said by a fork is trusted.
 """
+import builtins
 import contextlib
 import gc
 import json
@@ -117,14 +118,32 @@ class Line:
 def serve(line: Line, shell) -> None:
     """Answers requests until one says to end. Each brings its time limit, after which this process is killed."""
     from autograder import wire
-    from autograder.answers import answer, describe
+    from autograder.answers import answer, describe, for_a_file
+
+    left: set[str] = set()
+
+    def leave(names):
+        # To where Python looks last: other cells still find what they hold, and a cell that binds one has its own.
+        for name in names:
+            if name in shell.user_ns:
+                setattr(builtins, name, shell.user_ns.pop(name))
+                left.add(name)
 
     def run(source):
         result = shell.run_cell(source, store_history=False)
         error = result.error_before_exec or result.error_in_exec
         if error is None:
             return "ok", None
-        return ("not done" if type(error) is NotImplementedError else "failed"), describe(error)
+        if isinstance(error, SyntaxError):
+            error = for_a_file(error, shell.transform_cell(source))
+        ran = {"ran": result.error_before_exec is None}
+        return ("not done" if type(error) is NotImplementedError else "failed"), describe(error) | ran
+
+    def named(expression):
+        for name in left.intersection(compile(expression, "check", "eval").co_names):
+            if name not in shell.user_ns:
+                raise NameError(f"your answer gives {name} no value, and what other cells left in it does not count")
+        return eval(expression, shell.user_ns)
 
     while True:
         kind, body = wire.decode(line.read)
@@ -135,9 +154,10 @@ def serve(line: Line, shell) -> None:
             signal.setitimer(timer, body[limit])
         try:
             if kind == "run":
+                leave(body.get("leave", ()))
                 reply = run(body["source"])
             else:
-                reply = answer(lambda: eval(body["expression"], shell.user_ns), body["op"], body["args"])  # noqa: B023
+                reply = answer(lambda: named(body["expression"]), body["op"], body["args"])  # noqa: B023
         except BaseException as error:  # a KeyboardInterrupt that a learner's thread sent here, say
             reply = "failed", describe(error)
         for _, timer, _ in TIMERS:
