@@ -18,6 +18,7 @@ from ..grading.machine import most_jobs
 from ..grading.report import LEGEND, slim, table, twice, write, writing
 from ..grading.store import Store
 from ..grading.submissions import ARCHIVE, Submission, find, notebooks_below, pack, some
+from ..grading.whose import DOWNLOADED, one_name
 from ..sandbox.inside.personal import normalise
 from . import RESULTS, command, course_of, exit_code, gradebook, grading_options, many, refuse_missing
 
@@ -140,10 +141,24 @@ def _beside(earlier: Earlier, written: bool) -> list[str]:
 
 def borrowed(reports: list[Report]) -> list[str]:
     """Who has the numbers of somebody else who handed in, in words: their answers may be the other's, too."""
-    names = {normalise(r.student): r.student for r in reports}
-    found = [(r.student, names[n]) for r in reports for n in map(normalise, r.drawn_for()) if n in names]
+    in_short: dict[str, set[str]] = {}  # wangfang -> wangfang_1234
+    for r in reports:
+        if downloaded := DOWNLOADED.fullmatch(r.student):
+            in_short.setdefault(normalise(downloaded[1]), set()).add(one_name(r.student))
+    names = {name: students.copy().pop() for name, students in in_short.items() if len(students) == 1}
+    names |= {normalise(r.student): one_name(r.student) for r in reports}
+    found: list[tuple[str, str]] = []
+    shared: dict[str, dict[str, None]] = {}  # a STUDENT that is the name of nobody -> whose notebooks have it
+    for r in reports:
+        for n in map(normalise, r.drawn_for()):
+            if n not in names:
+                shared.setdefault(n, {})[one_name(r.student)] = None
+            elif names[n] != one_name(r.student):
+                found.append((r.student, names[n]))
     return [f"{clean(student)}'s notebook has the STUDENT of {clean(other)}, who handed in too: its predictions were "
-            "marked with that student's numbers" for student, other in dict.fromkeys(found)]
+            "marked with that student's numbers" for student, other in dict.fromkeys(found)] + [
+        f"{clean(some([*students], 10))} have one STUDENT in their notebooks, '{clean(n, 100)}': their predictions "
+        "were marked with the same numbers" for n, students in shared.items() if len(students) > 1]
 
 
 def downloads(students: list[str]) -> list[str]:

@@ -24,7 +24,7 @@ from ..commandline import typed
 from ..course.release import Course
 from ..exercise import EXERCISES, ended
 from .grade import Mark, Report, clean
-from .whose import one_name
+from .whose import ALIKE, one_name, told_apart
 
 VERSION = 1  # of results.json
 MOST_ROWS = 500  # of a table; nobody reads more, and a terminal takes minutes to be given thousands
@@ -145,7 +145,8 @@ def _joined(one: Report, other: Report) -> Report:
     def rank(mark: Mark | None) -> int:
         return 0 if mark is None or mark.points is None else 1 if mark.verdict == "missing" else 2
     both = one.marks | {n: m for n, m in other.marks.items() if rank(m) >= rank(one.marks.get(n))}
-    more = [f"handed in more than once: {called(one)}; {called(other)}. Of the same exercises the last counts"
+    files = told_apart([called(one), called(other)])
+    more = [f"handed in more than once: {'; '.join(files)}. Of the same exercises the last counts"
             ] * bool(one.marks.keys() & other.marks.keys())
     status = next(s for s in ("fault", "unreadable", "graded") if s in (one.status, other.status))
     return replace(other, files=[*one.files, *other.files], status=status, seconds=one.seconds + other.seconds,
@@ -171,9 +172,13 @@ def twice(reports: Iterable[Report]) -> list[str]:
             found[name] = None
         before.update(r.marks)
         files.setdefault(name, []).append(called(r))
-    return [f"{clean(name)} handed in the same exercises more than once: {'; '.join(files[name])}. Each has a row "
-            f"here. Gradebook, pages and exports have place for one, and get the last one's marks ({files[name][-1]}): "
-            "take away what does not count, and grade again" for name in found]
+    said = []
+    for name in found:
+        apart = told_apart(files[name])
+        said.append(f"{clean(name)} handed in the same exercises more than once: {'; '.join(apart)}. Each has a row "
+                    f"here. Gradebook, pages and exports have place for one, and get the last one's marks ({apart[-1]})"
+                    ": take away what does not count, and grade again" + ALIKE * (apart != files[name]))
+    return said
 
 
 def exercises_of(reports: list[Report]) -> list[str]:
@@ -212,6 +217,7 @@ def table(reports: list[Report], width: int = 200) -> Table:
     count = Counter(one_name(r.student) for r in reports)
     students = [clean(r.student).replace("\n", " ") + f": {called(r)}" * (count[one_name(r.student)] > 1)
                 for r in reports]
+    students = told_apart(students)
     students = [s if len(s) <= LONGEST else s[:LONGEST - 1] + "…" for s in students]  # one name may not take all room
     name = max(map(len, students), default=7)
     chapters = list(dict.fromkeys(n.partition(".")[0] for n in numbers))

@@ -188,8 +188,11 @@ def test_the_docs_lines_make_a_students_folder_of_a_download_from_moodle(lay, tm
     assert from_moodle([r.student for r in find([str(tmp_path / "class")], course)]) == [
         "Ada O'Neil_56_assignsubmission_file and 2 more are named as Moodle names downloads, and each counts as a "
         "student of its own. To put each student's into a folder, see \"What is handed in\" in docs/grading.md"]
-    subprocess.run(["bash", "-euc", lines_of_the_docs("for student in")], check=True, cwd=tmp_path / "class")
-    assert lay() == {"Ada O'Neil_56": 1, "Max Muster_555": 1, "Zo\u00eb_7": 1}
+    (tmp_path / "class" / "Leer Nix_558_assignsubmission_file_").mkdir()  # who handed in no file
+    said = subprocess.run(["bash", "-euc", lines_of_the_docs("for student in")], check=True, cwd=tmp_path / "class",
+                          capture_output=True, text=True)
+    assert lay() == {"Ada O'Neil_56": 1, "Leer Nix_558": "there is no notebook in this folder: it is empty",
+                     "Max Muster_555": 1, "Zo\u00eb_7": 1} and not said.stdout + said.stderr
 
 
 def test_documents_among_students_are_named_and_not_those_of_one_student(lay, tmp_path, course):

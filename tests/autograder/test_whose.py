@@ -11,10 +11,10 @@ from autograder.commands import grade as grading
 from autograder.course.release import Course
 from autograder.grading.by_hand import Given, take
 from autograder.grading.grade import Grader, Mark, Report, clean
-from autograder.grading.report import per_student, twice
+from autograder.grading.report import per_student, table, twice
 from autograder.grading.submissions import Submission, find
 from autograder.grading.transplant import transplant
-from autograder.grading.whose import ANOTHER, identity, told
+from autograder.grading.whose import ALIKE, ANOTHER, MEND, identity, told
 from autograder.judge.predict import PREDICTIONS
 from autograder.pages.export import Roster
 from autograder.sandbox.inside.personal import normalise, personal
@@ -44,6 +44,28 @@ def test_a_note_on_student_names_the_notebooks_and_says_what_to_do():
     assert Report("s1", [], "", warnings=said).drawn_for() == ["bob"] and told({}, "s1", clean) == []
 
 
+def test_a_folder_of_canvas_or_moodle_names_nobody_and_one_student_in_several_is_told():
+    def report(student, *ids):
+        return Report(student, [], "", warnings=told({i: ["a.ipynb"] for i in ids}, student, clean))
+    honest = report("wangfang_1234", "wf17")
+    assert honest.warnings == [
+        "STUDENT is 'wf17' in a.ipynb, and that came in as 'wangfang_1234': predictions count with the numbers of that "
+        "id", "Where that is your course id, nothing is to mend; where not, put that there, predict again, and hand it "
+        "in again"]
+    assert report("wangfang", "wf17").warnings[-1] == report("wangfang_1234", "wf17", "").warnings[-1] == MEND
+    same = "Max Muster_5, Zo\u00eb_7 have one STUDENT in their notebooks, 'm': their predictions were marked with the "
+    class_ = [honest, report("Max Muster_5", "m"), report(f"{NFD}_7", " M"), report("Ana_8", "ana8")]
+    assert grading.borrowed(class_) == [f"{same}same numbers"]
+    of = "'s notebook has the STUDENT of wangfang_1234, who handed in too: its predictions were marked with that " \
+         "student's numbers"
+    assert grading.borrowed([report("wangfang_1234", "wangfang"), report("eve_7", "Wangfang")]) == [f"eve_7{of}"]
+    twins = [report(f"wangfang_{n}", "wangfang") for n in (1, 2)]  # two of one name: whose it is, nobody knows
+    assert grading.borrowed(twins)[0].startswith("wangfang_1, wangfang_2 have one STUDENT in their notebooks, 'wang")
+    ids = [report("ada"), report("ada_1", "ada")]  # where the number is a part of the id
+    assert grading.borrowed(ids)[0].startswith("ada_1's notebook has the STUDENT of ada,")
+    assert grading.borrowed([report(s, "m") for s in ("x", "x")]) == []  # one student's two submissions
+
+
 @pytest.mark.parametrize("given", [" " * 150 + "ada", "\t" * 120 + "ADA\n", "\u3000\xa0" * 100 + "Ada" + " " * 200])
 def test_blanks_around_student_hide_nobody(given):
     assert normalise(given) == "ada"  # so the numbers are ada's
@@ -58,6 +80,12 @@ def test_an_accent_is_one_with_its_letter_wherever_students_are_compared(tmp_pat
     both = [Report(name, [f"{i}.ipynb"], "", marks={"2.1": Mark(float(i), 1.0, "right")})
             for i, name in enumerate((NFC, NFD))]
     assert [r.points for r in per_student(both)] == [1.0] and len(twice(both)) == 1
+    rows = [Report(name, [f"{name}/{HERE}"], "", marks={"2.1": Mark(1.0, 1.0, "right")}) for name in (NFC, NFD)]
+    (said,), apart = twice(rows), [f"{NFC}/{HERE} (NFC)", f"{NFD}/{HERE} (NFD)"]
+    assert f"more than once: {'; '.join(apart)}. Each" in said and f"marks ({apart[1]}): take" in said
+    assert said.endswith(ALIKE) and ALIKE not in twice(both)[0]
+    assert list(table(rows).columns[0].cells) == [f"{NFC}: {apart[0]}", f"{NFD}: {apart[1]}"]
+    assert f"more than once: {'; '.join(apart)}. Of" in list(per_student(rows))[0].warnings[0]
     taken, _ = take(both, {NFC: {"2.1": Given(0.5)}})
     assert [r.points for r in taken] == [0.5, 0.5]
     assert Roster({NFC: {"ID": "7"}, "bert": {"ID": "8"}}).of([NFD]).get(NFD, "ID") == "7"
