@@ -21,6 +21,7 @@ from autograder.judge.before import NOTHING_RAN, STOPPED, with_the_cell_before
 from autograder.judge.checking import judge
 from autograder.judge.handle import LocalHandle
 from autograder.judge.predict import PREDICTIONS
+from autograder.sandbox.inside.answers import describe, for_a_file
 from autograder.sandbox.inside.personal import personal
 
 RIGHT = {n: f"prediction = {tuple(a.value for a in PREDICTIONS[n](personal(n, 's1')))}" for n in ("1.3", "1.4")}
@@ -107,6 +108,15 @@ def test_which_names_the_chapters_leave_before_an_answer_of_that_name():
     assert {name: found for name, found in left.items() if found} == {
         "01_memory_hierarchy": [("prediction",)], "02_overlap": [("blocks",)] * 3,
         "07_cost_model": [("prediction",)], "11_attention": [("prediction",)]}
+
+
+def test_an_error_has_the_name_that_people_know():
+    incomplete = type("_IncompleteInputError", (SyntaxError,), {"__module__": "builtins"})  # as Python 3.13 has it
+    error = incomplete("incomplete input", ("<cell>", 2, 1, "x = (3", 2, 0))
+    assert describe(error)["kind"] == "SyntaxError"
+    assert describe(for_a_file(error, "y = 1\nx = (3"))["message"] == "'(' was never closed, in line 2"
+    assert for_a_file(error, "x = 3") is error
+    assert describe(type("_Mine", (ValueError,), {})())["kind"] == "_Mine"  # a learner's own
 
 
 def test_a_name_whose_value_a_cell_may_change_in_place_is_known():
