@@ -61,10 +61,13 @@ Slips = Iterator[tuple[np.ndarray, str]]  # the result that a slip gives, and wh
 
 def typical_slips(q, k, v, bq, bk, **right) -> Slips:
     """What typical slips give. `right`: what `online` takes where there is no slip."""
-    d = q.shape[1]
+    n, d = q.shape
     for slip, says in (
             ({"scale": 1}, "The scores are not divided by √d."),
             ({"scale": d}, "The scores are divided by d. It should be √d."),
+            ({"scale": 1 / math.sqrt(d)}, "The scores are multiplied by √d. They should be divided by it."),
+            *(({"scale": math.sqrt(other)}, f"The scores are divided by √{other}, and here d is {d}: it is "
+               "q.shape[1].") for other in sorted({n, 4, 8, 16, 32, 64, 128, 256} - {1, d, d * d})),
             ({"divide": False}, "The result is not divided by l at the end."),
             ({"first": lambda i, j: True}, "Only the last block of keys is in the result; what m, l and acc held "
              "before is lost. Are they set up anew at every step? Is acc overwritten? Or does m never get its new "
@@ -84,6 +87,9 @@ def typical_slips(q, k, v, bq, bk, **right) -> Slips:
             ({"top": lambda m, here: here}, "In the first block of keys the scores are much larger than later, and "
              "exp(m − new) overflows if new is the maximum of the later block alone. It is the larger of that and m.")):
         yield online(q, k, v, bq, bk, **right | slip), says
+    yield online(q, v, k, bq, bk, **right), ("k and v have changed places. The call passes on its arrays in their "
+                                             "order, and the kernel's refs come in the same.")
+    yield online(k, q, v, bq, bk, **right), "q and k have changed places: each row of the result belongs to a query."
     if not right:
         s, blocks = q @ k.T / math.sqrt(d), [slice(t, t + bk) for t in range(0, len(k), bk)]
         yield (np.mean([softmax(s[:, b]) @ v[b] for b in blocks], axis=0),
@@ -125,17 +131,30 @@ def causal_slips(q, k, v, b, there: list[int]) -> Slips:
              "begins at j · b."),
             ({"keep": lambda query, key: key <= query % b}, "In the mask, block i of the queries begins at place 0. It "
              "begins at i · b."),
+            ({"keep": lambda query, key: key <= query + 1}, "A query looks at one key behind its own place, too. The "
+             "last that counts is t = s."),
+            ({"keep": lambda query, key: key > query}, BACKWARDS),
+            ({"keep": lambda query, key: key // b + key % b <= query // b + query % b}, "In the mask, the numbers of "
+             "the blocks are not multiplied by b. Block i of the queries begins at place i · b, block j of the keys at "
+             "j · b."),
+            *(({"keep": lambda query, key, size=size: key // b * size + key % b <= query // b * size + query % b}, "In "
+               f"the mask, blocks have {size} places, and here b is {b}.") for size in sorted({4, 8, 12, 16} - {b})),
+            ({"keep": lambda query, key: key <= query // b * b}, "In the mask, all queries of a block have the place "
+             "of its first one. Row r of block i is at i · b + r."),
             ({"keep": lambda query, key: key // b * b + query % b <= query // b * b + key % b}, "The places run along "
              "the wrong axes: rows of the scores are queries (dimension 0), columns are keys (1)."),
+            ({"needs": lambda i, j: j == i}, "Only the block of keys on the diagonal is in the result. A block of "
+             "queries needs all blocks up to its own: the work is done in the steps with j ≤ i, and m, l and acc are "
+             "set up before the first of them, at j == 0."),
             ({"needs": lambda i, j: j >= i, "last": every["last"]}, "The work is done in the steps with j ≥ i. A block "
              "of queries needs the blocks of keys up to its own: j ≤ i.")):
         for more in {}, every:
             yield online(q, k, v, b, b, **kernel(**more | slip)), says
-    for other in 0, -1, -10, -100:
-        for more in {}, every:
+    for other in 0, -1, -10, -100, -1000:
+        for more in {}, every, {"start": other}, every | {"start": other}:
             yield online(q, k, v, b, b, **kernel(other=other, **more)), (
-                "A masked score still counts: exp(0) is 1, and even exp(−100) is not 0 beside scores as low as that. "
-                "It has to be −inf.")
+                "A masked score still counts: exp(0) is 1, and even exp(−100) or exp(−1000) is not 0 beside scores as "
+                "low as that. It has to be −inf.")
     yield from typical_slips(q, k, v, b, b, **kernel())
 
 

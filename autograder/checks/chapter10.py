@@ -50,8 +50,8 @@ def semantics(answer: Handle, trial: Trial) -> None:
 
 @exercise("10.2", "Move the reduction inside", points=3)
 def reduction_inside(answer: Handle, trial: Trial) -> None:
-    cases = trial.pick(visible=[(3, (16, 32), (16, 32)), (3, (32, 96), (16, 32))],
-                       hidden=[(3, (8, 16), (8, 16)), (5, (24, 32), (8, 16)), (1, (8, 32), (8, 16))])
+    cases = trial.pick(visible=[(3, (16, 32), (16, 32)), (4, (32, 48), (8, 16))],
+                       hidden=[(3, (8, 16), (8, 16)), (5, (24, 40), (12, 8)), (1, (8, 32), (8, 16))])
     for r, shape, block in cases:
         x = random_array(trial, (r, *shape))
         case = f"x is f32[{r}, {shape[0]}, {shape[1]}], bm = {block[0]}, bn = {block[1]}"
@@ -78,8 +78,10 @@ def reduction_inside(answer: Handle, trial: Trial) -> None:
                         nudge=f"All layers, but only {block[0]} × {block[1]} of each.")
         slips = [(np.full(shape, np.nan), "What is in the block of the result at first? Nothing that was promised: set "
                                           "it to zero before the first layer is added."),
-                 (x[-1], "Only the last layer is left. `=` puts a layer in place of the sum; `+=` adds it."),
+                 (x[-1], "Only the last layer is left. Does `=` put it in place of the sum? `+=` adds it. Or is the "
+                         "block set to zero inside the loop? That belongs before it."),
                  (x[0], "Only the first layer is in it. The loop goes through all of them."),
+                 (r * x[0], f"The first layer is added {r} times. At turn k of the loop it should be layer k."),
                  (x[1:].sum(0), "The first layer is missing. Layers count from 0."),
                  (x[:-1].sum(0), "The last layer is missing: a loop from 0 to r ends before r.")]
         insist_values(call, 0, did.result, x.sum(0), case, slips if r > 1 else ())
@@ -105,10 +107,13 @@ def price(p) -> list[Asked]:
              "Triton copies ahead only what a matrix product reads. There is none here."),
             ("slots are slots", slots * block + barriers,
              "That would be Mosaic GPU's answer. Who makes the pipeline in Triton, and for which operands?"),
+            ("slots are slots, without barriers", slots * block,
+             "That would be Mosaic GPU's slots. Who makes the pipeline in Triton, and for which operands?"),
             ("at least one block each", 3 * block,
              "An add needs no place in shared memory: blocks go from HBM to registers and back."),
             ("the result needs a place", block,
-             "An add needs no place in shared memory: blocks go from HBM to registers and back.")], 0),
+             "An add needs no place in shared memory: blocks go from HBM to registers and back.")], 0,
+            nudge="What does Triton copy ahead through shared memory? Is any of it here?"),
         Asked("The shared memory of the add by Mosaic GPU", "bytes", slots * block + barriers, [
             ("barriers need no memory", slots * block, "Each slot of an input has a barrier, and that is 8 bytes."),
             ("the output is as deep as the inputs", 3 * p.depth * block + barriers, "The output has 2 slots."),

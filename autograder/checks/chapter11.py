@@ -31,7 +31,11 @@ def running(answer: Handle, trial: Trial) -> None:
             case = f"block {number_ + 1} of {n}, 3 rows of 4 scores from {low} to {high}"
             new = seen.max(axis=1)
             given = _parts(_ask(answer, case, "m and l have one number for each row, the block has rows × keys: "
-                                "m[:, None] makes a column of m.", m, total, block), 2, "m and l", case)
+                                "m[:, None] makes a column of m, and axis=1 of max and sum takes the keys away.",
+                                m, total, block), 2, "m and l", case)
+            first = array(given[0], new.shape, what="m", case=case, nudge="m is one number for each row: f32[rows].")
+            if np.shape(given[1]) == new.shape and np.allclose(given[1], new) and not np.allclose(first, new):
+                raise Wrong("The largest score comes second.", case=case, nudge="Return m first, then l.")
             same_array(given[0], new.astype(np.float32), what="m", case=case,
                        nudge="m is the largest score of each row so far: of this block and of all before it.")
             want = np.exp(seen - new[:, None]).sum(axis=1)
@@ -53,9 +57,12 @@ def running(answer: Handle, trial: Trial) -> None:
                       "one, which may be an older block's."),
                      (old + stale, "The sum so far, and this block's own, are taken each against its own maximum. "
                                    "Both have to be taken against the new one: by what factor do terms change?"),
-                     (plain, "No maximum is taken off: with large scores exp overflows.")]
+                     (plain, "No maximum is taken off: with large scores exp overflows."),
+                     (want - own * 3 / 4, "The block's own terms are summed up, not averaged."),
+                     (np.log(want), "l is the sum itself, not its logarithm.")]
             nudge = next((says for slip, says in known if np.allclose(got, slip, 1e-4, 1e-6, equal_nan=True)),
-                         "l has two parts, the old sum and this block's: each is to be taken against the new m.")
+                         "l is Σ exp(score − m) over all keys so far, in float32. Go through one row by hand: what is "
+                         "left of the old sum, and what does this block add?")
             if np.isnan(got).any():
                 nudge = ("nan comes from inf − inf, or 0 · inf. Before the first block m is −inf and l is 0: "
                          "exp(−inf − new) is 0, and that is right.")
@@ -73,7 +80,8 @@ def update(answer: Handle, trial: Trial) -> None:
         for i in range(n):
             case = f"block {i + 1} of {n}: 3 rows, 4 keys with scores from {low} to {high}, d = 5"
             given = _parts(_ask(answer, case, "m and l are columns, [rows, 1]: keepdims=True keeps the axis that max "
-                                "and sum take away.", *state, scores[i], values[i]), 3, "m, l and acc", case)
+                                "and sum take away. Weights [rows, keys] and values [keys, d] make a matrix product: "
+                                "weights @ values.", *state, scores[i], values[i]), 3, "m, l and acc", case)
             seen, old = np.concatenate(scores[:i + 1], axis=1).astype(np.float64), state
             new = seen.max(axis=1, keepdims=True)
             weights = np.exp(seen - new)
@@ -100,7 +108,7 @@ def _ask(answer: Handle, case: str, shapes: str, *arrays):
         return answer.call(*arrays)
     except AnswerFailed as failed:
         failed.case = case
-        if "shape" in failed.message.lower():
+        if "shape" in failed.message.lower() or "core dimension" in failed.message:  # jnp's words, and NumPy's of @
             failed.nudge = shapes
         raise
 
@@ -114,10 +122,8 @@ def _parts(given, count: int, names: str, case: str) -> list:
 @exercise("11.3", "The kernel", points=4)
 def attention(answer: Handle, trial: Trial) -> None:
     for n, d, bq, bk, scores in trial.pick(
-            visible=[(8, 4, 8, 8, ""), (16, 8, 8, 8, ""), (24, 8, 8, 12, LOW), (24, 8, 8, 12, FALL),
-                     (16, 4, 8, 8, DEEP)],
-            hidden=[(16, 4, 16, 8, ""), (24, 8, 12, 8, ""), (40, 8, 8, 10, LOW), (36, 4, 12, 9, FALL),
-                    (20, 4, 10, 5, DEEP)]):
+            visible=[(8, 4, 8, 8, ""), (24, 8, 12, 8, ""), (16, 4, 8, 8, DEEP), (24, 6, 8, 12, FALL)],
+            hidden=[(16, 3, 16, 8, ""), (40, 8, 8, 10, ""), (20, 4, 10, 5, DEEP), (36, 4, 12, 9, FALL)]):
         q, k, v = _qkv(trial, n, d, bk, scores)
         case = f"q, k, v are f32[{n}, {d}], bq = {bq}, bk = {bk}" + scores
         fit = f"{how_cut('q', (n, d), (bq, d))}; {how_cut('k and v', (n, d), (bk, d))}"
@@ -125,24 +131,23 @@ def attention(answer: Handle, trial: Trial) -> None:
         call = _attention_call(did, n, d, case)
         queries, keys = _insist_streams(call, n, d, bq, bk, case)
         _insist_result(did.result, attend(q, k, v), case, call, typical_slips(q, k, v, bq, bk), lambda i, j: True,
-                       partial(answer.kernel, q, k, v, bq, bk, filling=FILLING))
+                       partial(answer.kernel, q, k, v, bq, bk, filling=FILLING), BY_HAND if n > bk else ONE_BLOCK)
         for x in keys:
             _insist_copies(x, keys, n // bk * (n // bq) if n > bk else 1, case, call)
         for x in queries:
             _insist_copies(x, queries, n // bq, case, call)
 
 
-LOW, FALL = ", all scores far below 0", ", scores of the first block of keys far above the others"
-DEEP = ", all scores −4000"
+FALL, DEEP = ", scores of the first block of keys far above the others", ", all scores −4000"
 FILLING = 7.0  # of memory that nobody wrote, when a result with nan in it is made a second time
 
 
 def _qkv(trial: Trial, n: int, d: int, bk: int, scores: str = ""):
     """Scores of very different size, so that the maximum of a row moves from block to block.
 
-    LOW: about 170 lower, which changes no softmax, but exp of each of them is 0 in float32. FALL: in the first block of
-    keys about 120 higher, so that exp overflows where a later block's maximum is taken off. DEEP: all are alike, and
-    lower than what m may start with if that is not very low.
+    FALL: in the first block of keys about 120 higher, so that exp overflows where a later block's maximum is taken off.
+    DEEP: all are alike, exp of each is 0 in float32, and they are lower than what m may start with, or a mask put in
+    their place, if that is not very low.
     """
     q, k, v = (trial.rng.normal(size=(n, d)).astype(np.float32) for _ in range(3))
     if scores == DEEP:
@@ -150,9 +155,9 @@ def _qkv(trial: Trial, n: int, d: int, bk: int, scores: str = ""):
         q[:, 0], k[:, 0] = 64, -4000 / 64 * math.sqrt(d)
         return q, k, v
     q, k = 3 * q, 2 * k
-    if scores:
+    if scores == FALL:
         q[:, 0] = 8
-        k[slice(bk) if scores == FALL else slice(None), 0] += (120 if scores == FALL else -170) * math.sqrt(d) / 8
+        k[:bk, 0] += 120 * math.sqrt(d) / 8
     return q, k, v
 
 
@@ -177,7 +182,8 @@ def _insist_streams(call: KernelCall, n: int, d: int, bq: int, bk: int, case: st
         for x in operands:
             if sizes(x) != (rows, d):
                 raise Wrong(f"A block of {x.name} should be {rows} × {d}.", case=case, got=by(sizes(x)),
-                            nudge=f"{x.name} goes by blocks of {names}; every block is as wide as the array.")
+                            nudge=f"{x.name} goes by blocks of {names}, with as many rows as the parameter says, and "
+                            "every block is as wide as the array.")
     return (q, *call.outputs), (k, v)
 
 
@@ -210,8 +216,19 @@ def _misplaced(call: KernelCall) -> str:
                  for t, (of_q, of_o) in enumerate(zip(q.blocks, o.blocks, strict=True)) if of_q != of_o), "")
 
 
-def _insist_result(result, expected: np.ndarray, case: str, call: KernelCall, slips: Slips, needed, refilled) -> None:
-    """The result is right, and the call made it. `refilled()`: the run again, where unwritten memory holds FILLING."""
+ONE_BLOCK = ("Here is one block of keys alone, so nothing has to be rescaled. Go through one row by hand: its scores "
+             "q·kᵀ/√d, exp(score − m), their sum l, and what they make of the rows of v.")
+BY_HAND = ("Go through one row by hand: what do m, l and acc hold after the first block of keys, and after the second?")
+MASKED = ("Go through one row by hand: which keys does the mask let through, and what do m, l and acc hold after each "
+          "block of them?")
+
+
+def _insist_result(result, expected: np.ndarray, case: str, call: KernelCall, slips: Slips, needed, refilled,
+                   by_hand: str) -> None:
+    """The result is right, and the call made it. `refilled()`: the run again, where unwritten memory holds FILLING.
+
+    `by_hand`: what to look at where nothing more is known.
+    """
     try:
         insist_values(call, 0, result, expected, case, close=(1e-3, 1e-4))
     except Wrong as wrong:
@@ -220,9 +237,7 @@ def _insist_result(result, expected: np.ndarray, case: str, call: KernelCall, sl
         elif isinstance(result, np.ndarray) and result.shape == expected.shape and wrong.got:
             wrong.nudge = _misplaced(call) or _unmet(call, needed) or next(
                 (says for gives, says in slips if np.allclose(result, gives, 1e-3, 1e-4, equal_nan=True)), "") or (
-                _why_nan(result, call, refilled) if wrong.got.startswith("nan") else "") or (
-                "Go through one row by hand: what do m, l and acc hold after the first block of keys, and after the "
-                "second?")
+                _why_nan(result, call, refilled) if wrong.got.startswith("nan") else "") or by_hand
         raise
 
 
@@ -235,7 +250,8 @@ def _why_nan(result: np.ndarray, call: KernelCall, refilled) -> str:
     if len(unwritten := np.argwhere(np.isnan(result) & (again == FILLING))):
         block = tuple(int(at) // size for at, size in zip(unwritten[0], sizes(o), strict=True))
         return (f"The kernel never writes {block_name(o, block)}: what was in memory stays there. The result is to be "
-                "written at the last inner step, for each block of queries.")
+                f"written at the last inner step, for each block of queries. (The ref after the three inputs', "
+                f"{o.name}, is the result's; those of scratch come behind it.)")
     if np.isfinite(again[np.isnan(result)]).all():
         return ("nan is what memory holds that nobody wrote: something is read before it was set up (l = 0, acc = 0, "
                 "m = −inf at the first inner step).")
@@ -309,8 +325,9 @@ def blocks(answer: Handle, trial: Trial) -> None:
 
 @exercise("11.6", "Causal, without the copies", points=4)
 def causal(answer: Handle, trial: Trial) -> None:
-    for n, d, b, scores in trial.pick(visible=[(16, 4, 8, ""), (24, 8, 8, ""), (16, 4, 8, LOW), (16, 4, 8, FALL)],
-                                      hidden=[(16, 8, 8, ""), (36, 4, 12, LOW), (40, 8, 8, ""), (24, 4, 8, FALL)]):
+    # DEEP with the largest b: all keys weigh the same, so none that the mask drops or lets through goes unseen.
+    for n, d, b, scores in trial.pick(visible=[(16, 4, 4, ""), (36, 8, 12, DEEP), (16, 6, 8, FALL)],
+                                      hidden=[(16, 3, 8, ""), (32, 4, 16, DEEP), (20, 8, 4, ""), (24, 4, 8, FALL)]):
         q, k, v = _qkv(trial, n, d, b, scores)
         blocks = n // b
         case = f"q, k, v are f32[{n}, {d}], b = {b}: {blocks} blocks of queries and of keys{scores}"
@@ -319,7 +336,7 @@ def causal(answer: Handle, trial: Trial) -> None:
         queries, keys = _insist_streams(call, n, d, b, b, case)
         slips = causal_slips(q, k, v, b, [block for block, _ in keys[0].blocks])
         _insist_result(did.result, attend(q, k, v, causal=True), case, call, slips, lambda i, j: j <= i,
-                       partial(answer.kernel, q, k, v, b, filling=FILLING))
+                       partial(answer.kernel, q, k, v, b, filling=FILLING), MASKED)
         for x in keys:
             # Block i of the queries needs 0 to i; the last of a row may stay for the next one.
             for step, (of_q, of_k) in enumerate(zip(call.inputs[0].blocks, x.blocks, strict=True)):

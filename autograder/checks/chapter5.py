@@ -63,7 +63,7 @@ def parametrised_add(answer: Handle, trial: Trial) -> None:
 
 @exercise("5.3", "Same body, new index map", points=3)
 def scale_and_shift(answer: Handle, trial: Trial) -> None:
-    cases = trial.pick(visible=[((32, 64), (16, 32)), ((16, 64), (16, 32)), ((48, 64), (16, 32))],
+    cases = trial.pick(visible=[((32, 64), (16, 32)), ((16, 64), (16, 32)), ((24, 48), (8, 24))],
                        hidden=[((16, 32), (8, 16)), ((24, 48), (8, 16)), ((64, 32), (16, 32)), ((32, 96), (8, 48)),
                                ((40, 80), (8, 16))])
     for shape, block in cases:
@@ -136,7 +136,7 @@ def count(p) -> list[Asked]:
 
 @exercise("5.5", "Two outputs", points=2)
 def two_outputs(answer: Handle, trial: Trial) -> None:
-    for shape, block in trial.pick(visible=[((32, 64), (16, 32)), ((16, 64), (16, 32)), ((24, 96), (8, 32))],
+    for shape, block in trial.pick(visible=[((32, 64), (16, 32)), ((16, 64), (16, 32)), ((24, 48), (8, 16))],
                                    hidden=[((16, 32), (8, 16)), ((24, 32), (8, 16)), ((48, 32), (16, 32))]):
         x = random_array(trial, shape)
         case = f"x is f32{list(shape)}, bm = {block[0]}, bn = {block[1]}"

@@ -137,7 +137,7 @@ def garbage(p) -> list[Asked]:
 
 @exercise("6.2", "Mend the sum", points=2)
 def stack_sum(answer: Handle, trial: Trial) -> None:
-    cases = trial.pick(visible=[((3, 2, 3), (2, 3)), ((3, 2, 6), (2, 3)), ((3, 8, 6), (2, 3))],
+    cases = trial.pick(visible=[((3, 2, 3), (2, 3)), ((3, 2, 6), (2, 3)), ((4, 12, 10), (3, 5))],
                        hidden=[((3, 4, 4), (4, 4)), ((4, 8, 4), (4, 4)), ((3, 6, 10), (2, 5))])
     for shape, (bm, bn) in cases:
         x = random_array(trial, shape)
@@ -234,7 +234,7 @@ def cumulative(answer: Handle, trial: Trial) -> None:
 def row_means(answer: Handle, trial: Trial) -> None:
     # First without a tail: NaN in there is another slip.
     cases = trial.pick(
-        visible=[((2, 8), (2, 4)), ((2, 3), (2, 4)), ((2, 6), (2, 4)), ((4, 10), (2, 4))],
+        visible=[((2, 8), (2, 4)), ((2, 3), (2, 4)), ((2, 6), (2, 4)), ((6, 13), (3, 5))],
         hidden=[((6, 10), (2, 5)), ((3, 2), (3, 5)), ((6, 7), (3, 5)), ((4, 13), (2, 5))])
     for (m, n), (bm, bn) in cases:
         x, blocks = random_array(trial, (m, n)) + 3, -(-n // bn)

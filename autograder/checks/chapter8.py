@@ -25,8 +25,9 @@ US, MIB, BF16 = 1e-6, 2**20, np.dtype(ml_dtypes.bfloat16)
 
 # m, n, k, bm, bn, bk: k cut; then all cut, into different numbers of steps, so that no two axes can be taken for each
 # other. m, n and k differ, so that the arrays are known by their shapes. Few cases, since each is compiled anew.
-VISIBLE = [(8, 24, 64, 8, 24, 32), (32, 48, 96, 8, 24, 32)]
-HIDDEN = [(24, 16, 64, 8, 16, 32), (16, 48, 128, 8, 16, 32)]
+# Each block size changes between them: one that is written in instead of the parameter shows.
+VISIBLE = [(8, 24, 64, 8, 24, 32), (48, 32, 60, 12, 16, 20)]
+HIDDEN = [(24, 16, 64, 12, 16, 32), (16, 48, 120, 4, 24, 20)]
 
 
 def whole_numbers(trial: Trial, shape, low: int, high: int, dtype=BF16) -> np.ndarray:
@@ -39,10 +40,10 @@ def insist_tiles(call: KernelCall, m, n, k, bm, bn, bk, case: str) -> None:
         insist_blocks(call, block, shape, case)
 
 
-def insist_product(call: KernelCall, result, expected: np.ndarray, case: str, slips=()) -> None:
+def insist_product(call: KernelCall, result, expected: np.ndarray, case: str, slips=(), rounded=()) -> None:
     """The values of a product are right to the bit; else says how they came about, if one of the `slips` gives them.
 
-    `slips`: (what the result would be, what to say).
+    `slips`: (what the result would be, what to say). `rounded`: what it would be, to the bit, if rounded on the way.
     """
     if isinstance(result, np.ndarray) and result.shape == expected.shape and result.dtype != expected.dtype:
         raise Wrong(f"The result should be {expected.dtype}, as x is.", case=case, got=str(result.dtype),
@@ -53,21 +54,52 @@ def insist_product(call: KernelCall, result, expected: np.ndarray, case: str, sl
         if wrong.hazards and wrong.hazards[0].kind != "wrong block":
             raise  # the hazard's own mend says it better
         if isinstance(result, np.ndarray) and result.shape == expected.shape:
-            wrong.nudge = _how(result.astype(np.float64), expected.astype(np.float64), slips) or wrong.nudge
+            how = _finished_outside if np.array_equal(result, expected) else _how
+            wrong.nudge = how(call, result, expected, slips, rounded) or wrong.nudge
         raise
 
 
-def _how(got: np.ndarray, expected: np.ndarray, slips) -> str:
+def _finished_outside(call: KernelCall, _, expected: np.ndarray, slips, __) -> str:
+    """What the call's own result lacks, where the function's is right."""
+    if not call.results or (made := call.results[0]).shape != expected.shape:
+        return ""
+    if made.dtype != expected.dtype and np.array_equal(made.astype(expected.dtype), expected):
+        return (f"The call gives {made.dtype}, and that is rounded after it. Let the kernel round, at the last step of "
+                f"k (.astype(o_ref.dtype)), into an out_shape of {expected.dtype}.")
+    says = next((says for value, says in slips if np.allclose(made.astype(np.float64), value, rtol=1e-2)), "")
+    return says and f"Look at what the call itself gives, before anything is done to it outside. {says}"
+
+
+def _how(_, result: np.ndarray, expected: np.ndarray, slips, rounded) -> str:
+    got, expected = result.astype(np.float64), expected.astype(np.float64)
     for value, says in slips:
         if np.allclose(got, value, rtol=1e-2):
             return says
     if np.isnan(got).any():
         return ("There is nan in it: memory that nobody wrote. Scratch starts as garbage: does the first step of k "
                 "clear the sum? And does the last one write the output?")
+    once = ("Keep the sum in float32 scratch, ask jnp.dot for preferred_element_type=jnp.float32, and round to "
+            "bfloat16 once, at the last step of k.")
+    if any(np.array_equal(got, value) for value in rounded):
+        return f"Nearly right: rounded too often. {once}"
     if np.allclose(got, expected, rtol=0.05, atol=0.02 * np.abs(expected).max()):
-        return ("Nearly right: rounded too often. Keep the sum in float32 scratch, ask jnp.dot for "
-                "preferred_element_type=jnp.float32, and round to bfloat16 once, at the last step of k.")
+        return ("Nearly right. Either the kernel computes another thing, which comes near what is asked for, or "
+                f"something is rounded before the end. {once}")
     return ""
+
+
+def rounded_sums(x: np.ndarray, y: np.ndarray, bk: int, after=lambda total: total):
+    """What comes out if products, or the sum, or both are rounded to bfloat16 at each step of k."""
+    def narrow(a):
+        return a.astype(BF16).astype(np.float32)
+
+    def wide(a):
+        return a
+    for part, keep in ((narrow, wide), (wide, narrow), (narrow, narrow)):
+        total = np.float32(0)
+        for k in range(0, x.shape[1], bk):
+            total = keep(total + part(x[:, k:k + bk].astype(np.float32) @ y[k:k + bk].astype(np.float32)))
+        yield after(total).astype(BF16).astype(np.float64)
 
 
 def k_slips(x: np.ndarray, y: np.ndarray, bk: int, after=lambda total: total):
@@ -104,7 +136,8 @@ def matmul(answer: Handle, trial: Trial) -> None:
         call = the_call(did, [x, y], [(m, n)], case)
         insist_tiles(call, m, n, k, bm, bn, bk, case)
         expected = (x.astype(np.float32) @ y.astype(np.float32)).astype(BF16)
-        insist_product(call, did.result, expected, case, [*k_slips(x, y, bk), *cleared_once(call, x, y)])
+        insist_product(call, did.result, expected, case, [*k_slips(x, y, bk), *cleared_once(call, x, y)],
+                       rounded_sums(x, y, bk))
 
 
 @predict("8.2", "Bytes of each order", points=3,
@@ -113,6 +146,7 @@ def bytes_of_each_order(p) -> list[Asked]:
     x, w, out = (2 * size / MIB for size in (p.m * p.k, p.k * p.n, p.m * p.n))
     down, across = p.m // p.bm, p.n // p.bn
     a, b, c = x + down * w + out, across * x + w + out, across * x + down * w + out
+    each = "For each of the three arrays: how often is the whole of it moved?"
     once = ("each array is moved once", x + w + out,
             "That is every array once. A block that was left is read again when it is needed again.")
     return [
@@ -122,20 +156,23 @@ def bytes_of_each_order(p) -> list[Asked]:
                                          "runs?"),
             ("no block stays", c, "With k whole, x's block is the same for all n. It stays."),
             ("numbers of 4 bytes", 2 * a, "A bfloat16 has 2 bytes."),
-            ("outputs are free", a - out, "The output is moved, too.")]),
+            *[("numbers are bytes", a / 2, "A bfloat16 has 2 bytes, not one.")] *
+            (abs(a / 2 - once[1]) > 0.05 * a),
+            ("outputs are free", a - out, "The output is moved, too.")], nudge=each),
         Asked("The traffic of B", "MiB", b, [
             once,
             ("the other array stays", a, "In B, n is the outer axis. Which of the two blocks does not change while m "
                                          "runs?"),
             ("no block stays", c, "With k whole, w's block is the same for all m. It stays."),
-            ("outputs are free", b - out, "The output is moved, too.")]),
+            ("outputs are free", b - out, "The output is moved, too.")], nudge=each),
         Asked("The traffic of C", "MiB", c, [
             once,
             ("x stays as in A", a, "With k cut, does x's block stay while n runs? k runs faster than n."),
             ("each block of k writes the output", c + (p.cut - 1) * out,
              "The output's block stays while k runs, and is copied out once."),
             ("k blocks, k times the bytes", p.cut * (c - out) + out,
-             "Blocks of k are smaller: all of them together are the whole array, moved as often as before.")]),
+             "Blocks of k are smaller: all of them together are the whole array, moved as often as before.")],
+              nudge=each),
     ]
 
 
@@ -165,7 +202,8 @@ def dense(answer: Handle, trial: Trial) -> None:
         def finished(total, bias=bias):
             return np.maximum(total + bias, 0)
         insist_product(call, did.result, expected, case, [
-            *epilogue_slips(x, w, bias, bk, bn), *k_slips(x, w, bk, finished), *cleared_once(call, x, w, finished)])
+            *epilogue_slips(x, w, bias, bk, bn), *k_slips(x, w, bk, finished), *cleared_once(call, x, w, finished)],
+            rounded_sums(x, w, bk, finished))
 
 
 def epilogue_slips(x, w, bias, bk, bn):
@@ -264,8 +302,8 @@ def product_timeline(bm: int, bn: int, bk: int, depth: int) -> pl.Timeline:
 
 @exercise("8.5", "Same body, one more axis", points=2)
 def batched(answer: Handle, trial: Trial) -> None:
-    cases = trial.pick([(2, 16, 24, 8, 16, 24), (1, 32, 48, 8, 16, 24), (3, 32, 72, 8, 16, 24)],
-                       [(2, 32, 16, 24, 8, 16), (3, 8, 48, 24, 8, 16), (5, 16, 32, 24, 8, 16)])
+    cases = trial.pick([(2, 16, 24, 8, 16, 24), (1, 32, 48, 8, 16, 24), (3, 24, 36, 16, 8, 12)],
+                       [(2, 32, 16, 24, 8, 16), (3, 12, 60, 24, 4, 20), (5, 16, 32, 24, 8, 16)])
     for batch, m, n, k, bm, bn in cases:
         x, y = random_array(trial, (batch, m, k)), random_array(trial, (batch, k, n))
         case = f"x is f32[{batch}, {m}, {k}], y is f32[{batch}, {k}, {n}], bm = {bm}, bn = {bn}"

@@ -82,7 +82,7 @@ def insist_called(run: KernelRun, case: str, on: str = "the arrays") -> None:
     """The function made a pallas_call."""
     if not run.calls:
         raise Wrong("Your function made no pallas_call.", case=case,
-                    nudge=f"Build the call with pl.pallas_call(kernel, …), then call that on {on}.")
+                    nudge=f"Build the call with pallas_lite's pl.pallas_call(kernel, …), then call that on {on}.")
 
 
 def the_call(run: KernelRun, arrays, shapes, case: str) -> KernelCall:
@@ -166,12 +166,13 @@ def insist_blocks(call: KernelCall, block, shape, case: str, *, smaller: bool = 
                       n < min(least, length) for n, least, length in zip(sizes(x), block, shape, strict=True))}
         if how := next((how for how, is_so in differ.items() if is_so), ""):
             tail = any(length % n for n, length in zip(block, shape, strict=True))
+            given = ", from the parameters: sizes differ from case to case" * (" = " in case)
             more = "The first argument of BlockSpec is the shape of one block: rows first, then columns." \
                 if how.startswith("larger") else "They do not divide the array: the last ones stick out, as they may." \
                 if tail else "Smaller ones make more steps."
             raise Wrong(f"The blocks of {x.name} are {how}.", case=case, got=f"{list(x.block_shape)}",
                         expected=f"{'at most ' * smaller}{list(block)}",
-                        nudge=f"Blocks of {by(block)} are required. {more}")
+                        nudge=f"Blocks of {by(block)} are required{given}. {more}")
 
 
 def insist_steps(call: KernelCall, of: str, block, shape, case: str) -> None:
@@ -315,7 +316,7 @@ def insist_made_by(call: KernelCall, which: int, expected: np.ndarray, case: str
                     "leave the copies to the pipeline; and no more steps than the task needs.")
     made = call.results[which]
     if made.shape != expected.shape or not np.allclose(made.astype(np.float64), expected, rtol, atol):
-        raise Wrong("The values that you return are right, but the pallas_call did not make them.", case=case,
+        raise Wrong("The values that you return are right, but the pallas_call alone did not make them.", case=case,
                     nudge="All of the work belongs into the kernel: give the call the arrays as they came, and return "
                           "what it gives.")
 

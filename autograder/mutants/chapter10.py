@@ -46,6 +46,22 @@ def last_layer(x_ref, o_ref):
         o_ref[...] = x_ref[k]
 
 
+def zero_inside(x_ref, o_ref):
+    for k in range(x_ref.shape[0]):
+        o_ref[...] = jnp.zeros_like(o_ref)
+        o_ref[...] += x_ref[k]
+
+
+def first_each_time(x_ref, o_ref):
+    o_ref[...] = jnp.zeros_like(o_ref)
+    for _ in range(x_ref.shape[0]):
+        o_ref[...] += x_ref[0]
+
+
+def three(x_ref, o_ref):
+    o_ref[...] = x_ref[0] + x_ref[1] + x_ref[2]
+
+
 def from_one(x_ref, o_ref):
     o_ref[...] = x_ref[1:].sum(0)
 
@@ -113,6 +129,12 @@ WRONG = {
         ("registers begin at zero", total(add_only), "set it to zero"),
         ("the first layer is enough", total(first_layer), "Only the first layer"),
         ("= adds", total(last_layer), "Only the last layer"),
+        ("zero belongs to each turn", total(zero_inside), "set to zero inside the loop"),
+        ("a loop counts by itself", total(first_each_time), "layer k"),
+        ("bm and bn are the first case's", lambda x, bm, bn: total()(x, 16, 32), ""),
+        ("bm is the first case's", lambda x, bm, bn: total()(x, 16, bn), ""),
+        ("bn is the first case's", lambda x, bm, bn: total()(x, bm, 32), ""),
+        ("there are three layers", total(three), ""),
         ("layers count from 1", total(from_one), "The first layer is missing"),
         ("a loop to r − 1 takes r layers", total(one_short), "The last layer is missing"),
         ("one layer says it all", one_layer, "layers of x"),

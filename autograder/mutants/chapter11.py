@@ -1,4 +1,7 @@
-"""Planted answers of chapter 11: wrong ones with a word of the message that they must get, and right ones by style."""
+"""Planted answers of chapter 11: wrong ones with a word of the message that they must get, and right ones by style.
+
+Those of 11.6 are in chapter11_causal.py.
+"""
 import math
 
 import jax
@@ -50,6 +53,11 @@ def running_against_the_block(m, total, block):
     own = block.max(axis=1)
     new = np.maximum(m, own)
     return new, total * np.exp(m - new) + np.exp(block - own[:, None]).sum(axis=1)
+
+
+def _with_own(m, total, block, own):
+    new = np.maximum(m, block.max(axis=1))
+    return new, total * np.exp(m - new) + own(np.exp(block - new[:, None]))
 
 
 def running_forgets_the_maximum(m, total, block):
@@ -188,86 +196,6 @@ def attention_in_the_output(q, k, v, bq, bk):
                           scratch_shapes=scratch)(q, k, v)
 
 
-def make_causal(*, map_of_keys=lambda i, j: (jnp.minimum(i, j), 0), keep=lambda key, query, b: key <= query,
-                at_end=False, skip=True, nothing=-1e30, needs=lambda j, i: j <= i, start_at=-1e30, scale=math.sqrt,
-                maximum=jnp.maximum, out=lambda j, i: j == i, turned=False):
-    """Causal attention with one part replaced. With `nothing` -inf, a row without a key gives nan, as in plain code."""
-    def causal(q, k, v, b):
-        n, d = q.shape
-
-        def kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
-            i, j = pl.program_id(0), pl.program_id(1)
-
-            @pl.when(j == 0)
-            def _():
-                m_ref[...] = jnp.full_like(m_ref, start_at)
-                l_ref[...] = jnp.zeros_like(l_ref)
-                acc_ref[...] = jnp.zeros_like(acc_ref)
-
-            @pl.when(needs(j, i) if skip else (j >= 0))
-            def _():
-                s = jnp.dot(q_ref[...], k_ref[...].T) / scale(d)
-                query = i * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 1 if turned else 0)
-                key = j * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 0 if turned else 1)
-                allowed = keep(key, query, b)
-                s = jnp.where(allowed, s, nothing)
-                new = maximum(m_ref[...], s.max(axis=1, keepdims=True))
-                w, shrink = jnp.exp(s - new), jnp.exp(m_ref[...] - new)
-                if nothing != -jnp.inf:
-                    w = jnp.where(allowed | (s > -1e29), w, 0)
-                m_ref[...] = new
-                l_ref[...] = l_ref[...] * shrink + w.sum(axis=1, keepdims=True)
-                acc_ref[...] = acc_ref[...] * shrink + w @ v_ref[...]
-
-            @pl.when(j == pl.num_programs(1) - 1 if at_end else out(j, i))
-            def _():
-                o_ref[...] = acc_ref[...] / l_ref[...]
-        queries, keys = pl.BlockSpec((b, d), lambda i, j: (i, 0)), pl.BlockSpec((b, d), map_of_keys)
-        scratch = [pltpu.VMEM((b, w), jnp.float32) for w in (1, 1, d)]
-        return pl.pallas_call(kernel, q, grid=(n // b, n // b), in_specs=[queries, keys, keys], out_specs=queries,
-                              scratch_shapes=scratch)(q, k, v)
-    return causal
-
-
-def by_the_block(key, query, b):
-    return key // b <= query // b
-
-
-def triangle_walked_flat(q, k, v, b):
-    """Only the steps that are needed: a grid of n(n+1)/2 steps, its row found from the step's number by a table."""
-    n, d = q.shape
-    pairs = np.array([(i, j) for i in range(n // b) for j in range(i + 1)], np.int32)
-    rows, columns = jnp.asarray(pairs[:, 0]), jnp.asarray(pairs[:, 1])
-
-    def kernel(rows_ref, columns_ref, q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
-        t = pl.program_id(0)
-        i, j = rows_ref[t], columns_ref[t]
-
-        @pl.when(j == 0)
-        def _():
-            m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
-            l_ref[...] = jnp.zeros_like(l_ref)
-            acc_ref[...] = jnp.zeros_like(acc_ref)
-        s = jnp.dot(q_ref[...], k_ref[...].T) / math.sqrt(d)
-        query = i * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 0)
-        key = j * b + jax.lax.broadcasted_iota(jnp.int32, (b, b), 1)
-        s = jnp.where(key <= query, s, -jnp.inf)
-        new = jnp.maximum(m_ref[...], s.max(axis=1, keepdims=True))
-        w, shrink = jnp.exp(s - new), jnp.exp(m_ref[...] - new)
-        m_ref[...], l_ref[...] = new, l_ref[...] * shrink + w.sum(axis=1, keepdims=True)
-        acc_ref[...] = acc_ref[...] * shrink + w @ v_ref[...]
-
-        @pl.when(j == i)
-        def _():
-            o_ref[...] = acc_ref[...] / l_ref[...]
-    queries = pl.BlockSpec((b, d), lambda t, rows, columns: (rows[t], 0))
-    keys = pl.BlockSpec((b, d), lambda t, rows, columns: (columns[t], 0))
-    spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=2, grid=(len(pairs),), in_specs=[queries, keys, keys],
-                                        out_specs=queries,
-                                        scratch_shapes=[pltpu.VMEM((b, w), jnp.float32) for w in (1, 1, d)])
-    return pl.pallas_call(kernel, q, grid_spec=spec)(rows, columns, q, k, v)
-
-
 TASK = personal("11.5")
 GOOD = {(64, 768): (256, 256, 4), (128, 1024): (256, 128, 4), (128, 1536): (512, 128, 4), (64, 1536): (512, 256, 4)}[
     TASK.d, TASK.sram_kib]
@@ -283,6 +211,14 @@ WRONG = {
         ("one maximum for all rows", running_over_rows, "of each row"),
         ("each block has its own maximum", running_against_the_block, "against the block's maximum"),
         ("the maximum of the last block will do", running_forgets_the_maximum, "all before it"),
+        ("a mean is a sum", lambda m, total, block: _with_own(m, total, block, lambda terms: terms.mean(axis=1)),
+         "not averaged"),
+        ("the terms are the sum", lambda m, total, block: _with_own(m, total, block, lambda terms: terms),
+         "of max and sum"),
+        ("l is a logarithm", lambda m, total, block: (running(m, total, block)[0], np.log(running(
+            m, np.where(np.isinf(m), 0, np.exp(total)), block)[1])), "not its logarithm"),
+        ("l comes first", lambda m, total, block: running(m, total, block)[::-1], "m first, then l"),
+        ("m is a column", lambda m, total, block: (running(m, total, block)[0][:, None], total), "f32[rows]"),
         ("only the sum is asked for", lambda m, total, block: running(m, total, block)[1], "m and l"),
     ],
     "11.2": [
@@ -293,6 +229,10 @@ WRONG = {
         ("m is a row", updated(lambda old, new, own: (new[0][:, 0], *new[1:])), "keepdims"),
         ("l needs no correction", updated(lambda old, new, own: (new[0], old[1] + new[1], new[2])),
          "as in exercise 11.1"),
+        ("a product goes element by element", lambda m, total, acc, block, values: (*update(
+            m, total, acc, block, values)[:2], acc + jnp.exp(block) * values), "weights @ values"),
+        ("the weights are turned", lambda m, total, acc, block, values: (*update(
+            m, total, acc, block, values)[:2], acc + np.exp(block).T @ values), "weights @ values"),
         ("m and l suffice", updated(lambda old, new, own: new[:2]), "m, l and acc"),
     ],
     "11.3": [
@@ -322,6 +262,16 @@ WRONG = {
         ("the factor is made of the new m", make_attention(rescale=(False, False)), "with the m of before"),
         ("only acc is rescaled", make_attention(rescale=(False, True)), "l is not rescaled"),
         ("set up while the first queries are there", make_attention(init="first queries"), "set up"),
+        ("blocks of queries have 8 rows", lambda q, k, v, bq, bk: make_attention()(q, k, v, 8, bk), "should be"),
+        ("blocks of keys have 8 rows", lambda q, k, v, bq, bk: make_attention()(q, k, v, bq, 8), "should be"),
+        ("d is 4 or 8", make_attention(scale=lambda d: 2 if d == 4 else math.sqrt(8)), "divided by √8, and here d is"),
+        ("d is the page's", make_attention(scale=lambda d: math.sqrt(128)), "divided by √128, and here d is"),
+        ("the scores are multiplied by √d", make_attention(scale=lambda d: 1 / math.sqrt(d)), "multiplied by √d"),
+        ("q is scaled before the call", lambda q, k, v, bq, bk: make_attention(scale=unscaled)(
+            q / math.sqrt(q.shape[1]), k, v, bq, bk), "the arrays as they came"),
+        ("k and v change places", lambda q, k, v, bq, bk: make_attention()(q, v, k, bq, bk), "k and v have changed"),
+        ("the scores are made for keys, not queries", lambda q, k, v, bq, bk: make_attention()(k, q, v, bq, bk),
+         "q and k have changed"),
         ("the result goes with the keys", make_attention(map_of_result=lambda i, j: (j, 0)), "index map"),
     ],
     "11.4": [("one number answers all", 12, "2 answers in a row")],
@@ -333,43 +283,6 @@ WRONG = {
         ("any block size divides", (100, 128, 2), "divides n"),
         ("two numbers are enough", (256, 256), "three numbers"),
         ("the whole array is a block", (TASK.n, TASK.n, 1), "KiB of SRAM"),
-    ],
-    "11.6": [
-        ("the kernel calls the copies off", make_causal(map_of_keys=lambda i, j: (j, 0)), "cannot call off"),
-        ("nothing is masked", make_causal(keep=lambda key, query, b: key >= 0, skip=False,
-                                          map_of_keys=lambda i, j: (j, 0), at_end=True), "Nothing is masked"),
-        ("whole blocks are enough", make_causal(keep=by_the_block), "diagonal block"),
-        ("0 is as good as nothing", make_causal(nothing=0.0), "exp(0) is 1"),
-        ("the diagonal block is not needed", make_causal(needs=lambda j, i: j < i), "on the diagonal is left out"),
-        ("the larger of the two", make_causal(map_of_keys=lambda i, j: (jnp.maximum(i, j), 0)), "index map of k"),
-        ("a query sees only what was before", make_causal(keep=lambda key, query, b: key < query), "key ≤ query"),
-        ("a query does not see itself", make_causal(keep=lambda key, query, b: (key < query) | (key + query == 0)),
-         "key ≤ query"),
-        ("the mask looks forward", make_causal(keep=lambda key, query, b: key >= query, skip=False,
-                                               map_of_keys=lambda i, j: (j, 0), at_end=True), "wrong way round"),
-        ("back to block 0 when there is nothing to do", make_causal(
-            map_of_keys=lambda i, j: (jnp.where(j <= i, j, j % 2), 0)), ""),
-        ("−10 is as good as nothing", make_causal(nothing=-10.0), "still counts"),
-        ("−100 is as good as nothing", make_causal(nothing=-100.0), "even exp(−100)"),
-        ("a block knows its own places only", make_causal(keep=lambda key, query, b: key % b <= query % b),
-         "places inside the blocks"),
-        ("keys begin at 0", make_causal(keep=lambda key, query, b: key % b <= query), "It begins at j · b"),
-        ("queries begin at 0", make_causal(keep=lambda key, query, b: key <= query % b, nothing=-jnp.inf),
-         "It begins at i · b"),
-        ("rows are keys", make_causal(turned=True), "wrong axes"),
-        ("the mask looks forward, in the blocks that are there", make_causal(
-            keep=lambda key, query, b: key >= query, nothing=-jnp.inf, start_at=-jnp.inf), "wrong way round"),
-        ("the blocks behind are needed", make_causal(needs=lambda j, i: j >= i, at_end=True), "up to its own"),
-        ("the first block already has the result", make_causal(out=lambda j, i: j == 0),
-         "Only the first block of keys"),
-        ("the keys backwards", make_causal(map_of_keys=lambda i, j: (jnp.maximum(i - j, 0), 0)),
-         "index map brings another"),
-        ("Python's min in an index map", make_causal(map_of_keys=lambda i, j: (min(i, j), 0)), "jnp.minimum"),
-        ("the scores are the dot products", make_causal(scale=unscaled), "divided by √d"),
-        ("a maximum is the block's own", make_causal(maximum=lambda old, here: here), "larger of that and m"),
-        ("a maximum starts at 0", make_causal(start_at=0.0), "start at −inf"),
-        ("in plain jnp", lambda q, k, v, b: jax.nn.softmax(jnp.where(
-            jnp.tri(q.shape[0], dtype=bool), q @ k.T / math.sqrt(q.shape[1]), -jnp.inf), axis=1) @ v, "no pallas_call"),
     ],
     "11.7": [("one number answers all", 12, "2 answers in a row")],
 }
@@ -384,8 +297,6 @@ RIGHT = {
              ("acc in the output, a logarithm for m and l", attention_in_the_output)],
     "11.4": [("block by block, as a list", [moved / 2**20, moved / (4 * a.n * a.d * 2)])],
     "11.5": [("tried out", GOOD), ("as an array", np.array(GOOD))],
-    "11.6": [("the index stops", make_causal()), ("written at the last step", make_causal(at_end=True)),
-             ("no step in vain, by prefetched tables", triangle_walked_flat)],
     "11.7": [("tried out, as an array", np.array([hop * 1e6, next(
         n for n in range(1, 10**6) if n * 4 * b.keys * b.d / (b.tflops * 1e12) >= hop)]))],
 }

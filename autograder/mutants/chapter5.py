@@ -232,6 +232,8 @@ WRONG = {
         ("what is left out may be any size", adder(), "without bm and bn: 256 × 256"),
     ],
     "5.3": [
+        ("bm is the first case's", lambda x, scale, shift, bm, bn: scaler()(x, scale, shift, 16, bn), ""),
+        ("bn is the first case's", lambda x, scale, shift, bm, bn: scaler()(x, scale, shift, bm, 32), ""),
         ("the order of the grid does not matter",
          scaler(lambda p, q: (p, q), lambda i, j: (i, j), lambda i, j: (0, j)), "copied only once"),
         ("the first parameter of an index map is the row", scaler(tile=lambda i, j: (i, j)), "Are those the blocks"),
@@ -250,6 +252,8 @@ WRONG = {
         ("one number answers all", 12, "3 answers in a row"),
     ],
     "5.5": [
+        ("bm is the first case's", lambda x, bm, bn: doubler()(x, 16, bn), ""),
+        ("bn is the first case's", lambda x, bm, bn: doubler()(x, bm, 32), ""),
         ("each output needs a call of its own", two_calls, "several outputs"),
         ("the blocks of a transpose lie where they lay", doubler(of_t=lambda i, j: (i, j)), "look at the kernel"),
         ("a transposed array has the same blocks", doubler(t_block=lambda bm, bn: (bm, bn)), "out of range"),

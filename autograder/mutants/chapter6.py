@@ -190,6 +190,8 @@ def names(**changed):
 WRONG = {
     "6.1": [("one number answers all", 72, "3 answers in a row"), ("two are enough", (65, 72), "3 answers in a row")],
     "6.2": [
+        ("bm is the first case's", lambda x, bm, bn: stack()(x, 2, bn), ""),
+        ("bn is the first case's", lambda x, bm, bn: stack()(x, bm, 3), ""),
         ("memory is zero", stack(start=None), "what memory held"),
         ("the broken sum as it was", stack(start=None, **OUTSIDE), "what memory held"),
         ("the start is all that was wrong", stack(start=0, **OUTSIDE), "innermost"),
@@ -256,6 +258,8 @@ WRONG = {
         ("the totals are enough", carried(give=0), "two arrays"),
     ],
     "6.6": [
+        ("bm is the first case's", lambda x, bm, bn: means()(x, 2, bn), ""),
+        ("bn is the first case's", lambda x, bm, bn: means()(x, bm, 4), ""),
         ("past the edge there are zeros", means(leave_out=lambda inside, x: x), "what the slot held"),
         ("0 × garbage is 0", means(leave_out=lambda inside, x: x * jnp.where(inside, 1.0, 0.0)), "0 × NaN"),
         ("False × garbage is 0", means(leave_out=lambda inside, x: x * jnp.broadcast_to(inside, x.shape)), "0 × NaN"),

@@ -87,6 +87,14 @@ def flat(x, y, bm, bn, bk):
         scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)])(x, y)
 
 
+def fixed(*sizes, done=lambda total, bias: total):
+    """A matmul with a block size, or several, written in instead of the parameter."""
+    def matmul(*given):
+        *arrays, bm, bn, bk = given
+        return product(body(done=done))(*arrays, *(a or b for a, b in zip(sizes, (bm, bn, bk), strict=True)))
+    return matmul
+
+
 def bias_by_jnp(x, w, bias, bm, bn, bk):
     return jnp.maximum(product()(x, w, bm, bn, bk) + bias, 0).astype(x.dtype)
 
@@ -170,6 +178,11 @@ WRONG = {
         ("the grid begins with k", product(grid="kji"), "a step for each block"),
         ("k is the middle axis of the grid", product(grid="ikj"), "a step for each block"),
         ("x's block follows j", product(of_x="jk"), "Are those the blocks"),
+        ("rounded after the call", lambda *given: product(out=jnp.float32)(*given).astype(jnp.bfloat16),
+         "Let the kernel round"),
+        ("bm is the first case's", fixed(8, None, None), "locks of"),
+        ("bn is the first case's", fixed(None, 24, None), ""),
+        ("bk is the first case's", fixed(None, None, 32), "locks of"),
         ("the result stays float32", product(out=jnp.float32), "should be bfloat16"),
         ("the blocks of y are bn × bk", product(swapped=True), "contracting"),
         ("a product of arrays is one", lambda x, y, *_: x @ y, "no pallas_call"),
@@ -177,6 +190,7 @@ WRONG = {
     "8.2": [
         ("one number answers all", 12, "3 answers in a row"),
         ("bytes are MiB", [t * 2**20 for t in TRAFFIC], "too high"),
+        ("bfloat16 has one byte", [t / 2 for t in TRAFFIC], "bfloat16 has 2 bytes"),
         ("a MB is a MiB", [t * 1.024**2 for t in TRAFFIC], "A MiB has 1024²"),
     ],
     "8.3": [
@@ -199,6 +213,16 @@ WRONG = {
         ("without the activation", product(body(done=lambda total, bias: total + bias)), "activation is missing"),
         ("without the bias", product(body(done=lambda total, bias: jnp.maximum(total, 0))), "bias is missing"),
         ("the bias has one block", product(body(done=relu), of_bias="00"), "should follow j"),
+        ("the activation after the call", lambda *given: jnp.maximum(
+            product(body(done=lambda total, bias: total + bias))(*given), 0), "activation is missing"),
+        ("rounded after the call", lambda *given: product(body(done=relu), out=jnp.float32)(*given).astype(
+            jnp.bfloat16), "Let the kernel round"),
+        ("any activation will do", product(body(done=lambda total, bias: jax.nn.gelu(total + bias))), "another thing"),
+        ("the bias is as narrow as x", product(body(done=lambda total, bias: relu(total, bias.astype(jnp.bfloat16)))),
+         "before the end"),
+        ("bm is the first case's", fixed(8, None, None, done=relu), "locks of"),
+        ("bn is the first case's", fixed(None, 24, None, done=relu), ""),
+        ("bk is the first case's", fixed(None, None, 32, done=relu), "locks of"),
         ("the epilogue in a call of its own", bias_by_jnp, "One pallas_call"),
         ("bias and activation after the call", bias_given_and_left, "product alone"),
         ("neither bias nor activation", product(body()), "product alone"),
@@ -233,6 +257,9 @@ WRONG = {
         ("all rows at once", batched(height=lambda bm, m: m), "larger than the task allows"),
         ("the output has one matrix", batched(of_o=(0, "i", "j")), "smallest failing case"),
         ("rows and columns change places in the output", batched(of_o=("b", "j", "i")), "index map"),
+        ("bm and bn are the first case's", lambda x, y, bm, bn: batched()(x, y, 16, 24), ""),
+        ("bm is the first case's", lambda x, y, bm, bn: batched()(x, y, 16, bn), ""),
+        ("bn is the first case's", lambda x, y, bm, bn: batched()(x, y, bm, 24), ""),
         ("vmap makes the axis", under_vmap, "jax.vmap"),
     ],
 }
