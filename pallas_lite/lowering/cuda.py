@@ -74,9 +74,15 @@ class GpuLowered(Lowered):
     def function(self, interpret=False):
         """The program as a JAX function; `interpret` as the dialect's own `pallas_call` takes it, to run on a CPU.
 
-        Raises SpecError or NotSupportedError for what the dialect cannot express, when it is traced.
+        Raises SpecError or NotSupportedError for what the dialect cannot express, when it is traced, and SpecError for
+        prefetched scalars that choose other blocks than those of the trace.
         """
-        return self.engine.kernel_call(self.traced, interpret)
+        call = self.engine.kernel_call(self.traced, interpret)
+
+        def on_a_gpu(*operands):
+            self.check_scalars(operands)
+            return call(*operands)
+        return on_a_gpu
 
     def _check_memory(self) -> int:
         """The bytes of shared memory. Raises PallasLiteError if a CUDA block has less."""

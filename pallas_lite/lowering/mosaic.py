@@ -50,10 +50,15 @@ class TpuLowered(Lowered):
     """A Mosaic program."""
 
     def function(self, interpret=False, debug=False, target="v5e", held=None):
-        """The program as a JAX function: a `pallas_call` of upstream, which its `InterpretParams` run on a CPU."""
+        """The program as a JAX function: a `pallas_call` of upstream, which its `InterpretParams` run on a CPU.
+
+        Raises SpecError for prefetched scalars that choose other blocks than those of the trace.
+        """
         call = mosaic_tpu.kernel_call(self.traced, interpret, debug, held)
 
-        def on_a_tpu(*operands):  # index arithmetic and scopes ask jax which TPU this is for
+        def on_a_tpu(*operands):
+            self.check_scalars(operands)
+            # Index arithmetic and scopes ask jax which TPU this is for.
             device = AbstractDevice(device_kind=CHIPS[target].kind, num_cores=1, platform="tpu")
             with use_abstract_mesh(AbstractMesh((), (), abstract_device=device)):
                 return call(*operands)

@@ -1,12 +1,14 @@
 """stages: a traced call on its way to an accelerator, in JAX's stages: lower, as_text, compile. Next: mosaic.py."""
 import inspect
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
-from ..errors import NotSupportedError
+from ..errors import NotSupportedError, SpecError
 from ..specs import HasShape
 
 if TYPE_CHECKING:
@@ -24,6 +26,21 @@ class Lowered:
         """The operands, as shapes and dtypes."""
         arrays: list[HasShape] = [*self.traced.scalars, *(x for x in self.traced.arrays if not x.is_output)]
         return [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
+
+    def check_scalars(self, operands: Sequence) -> None:
+        """Raises SpecError where prefetched scalars choose other blocks than those that the program is made for.
+
+        It is made for, and proven with, the blocks of the trace. What is traced by jax, nobody can check.
+        """
+        traced, scalars = self.traced, operands[:len(self.traced.scalars)]
+        if any(isinstance(s, jax.core.Tracer) for s in scalars) or all(
+                np.array_equal(s, ours) for s, ours in zip(scalars, traced.scalars, strict=False)):
+            return
+        given = jax.tree.unflatten(traced.in_tree, [*scalars, *self.avals[len(scalars):]])
+        others = {x.name: x.blocks for x in traced.call.trace(*given).in_grid_order.operands}
+        if changed := [x.name for x in traced.operands if x.blocks != others[x.name]]:
+            raise SpecError(f"{traced.call.name}: this program is made for the prefetched scalars of its trace, and these "
+                            f"choose other blocks of {', '.join(changed)}. Trace the call on them, and lower that.")
 
     def as_text(self) -> str:
         """The program, as the vendor's compiler gets it."""

@@ -227,6 +227,26 @@ def test_only_what_is_proven_is_lowered():
         add((32, 8), block).trace(rows, rows).lower("metal")
 
 
+@pytest.mark.parametrize("platform, interpret", [("tpu", PARAMS), ("triton", True)])
+def test_a_program_refuses_scalars_that_choose_other_blocks(platform, interpret):
+    def kernel(rows_ref, scale_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...] * scale_ref[0].astype(jnp.float32)
+    spec = pltpu.PrefetchScalarGridSpec(2, (2,), [pl.BlockSpec((8, 128), lambda i, rows, _: (rows[i], 0))],
+                                      pl.BlockSpec((8, 128), lambda i, *_: (i, 0)))
+    rows, scale, x = np.array([3, 1], np.int32), np.array([2], np.int32), normal(32, 128)
+    traced = pl.pallas_call(kernel, f32(16, 128), grid_spec=spec, name="gather").trace(rows, scale, x)
+    program = traced.lower(platform).function(interpret=interpret)
+    for n in (2, 5):  # what only the kernel reads may be another
+        got, = program(rows, scale * 0 + n, x)
+        np.testing.assert_array_equal(got, n * x.reshape(4, 8, 128)[rows].reshape(16, 128))
+    with pytest.raises(pl.SpecError, match=re.escape(
+            "gather: this program is made for the prefetched scalars of its trace, and these choose other blocks of x. "
+            "Trace the call on them, and lower that.")):
+        program(rows[::-1], scale, x)
+    with pytest.raises(pl.BlockIndexError, match=r"operand x, step 1: index_map gives \(4, 0\)"):
+        program(np.array([3, 4], np.int32), scale, x)
+
+
 @pytest.mark.parametrize("platform, kinds", [("tpu", ["revisit", "parallel axis"]), ("triton", ["revisit"]),
                                              ("mosaic_gpu", ["revisit"])])
 def test_lowering_warns_of_hazards_that_are_no_races_as_jit_does(platform, kinds):
