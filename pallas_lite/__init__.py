@@ -14,6 +14,8 @@ loop), plot/, show.py, display.py and explorers/ (pictures), by_hand.py (pipelin
 import typing as _typing
 from importlib import import_module as _import_module
 
+from jax.experimental.pallas import estimate_cost as _estimate_cost
+
 from . import display as display
 from . import hardware as hardware
 from .body import debug_print as debug_print
@@ -72,6 +74,15 @@ def cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def estimate_cost(fun: _typing.Callable[..., _typing.Any], *args: _typing.Any, **kwargs: _typing.Any) -> CostEstimate:
+    """What a JAX function costs on arrays or ShapeDtypeStructs, in operations and bytes: upstream counts, nothing runs.
+
+    For `pallas_call(cost_estimate=...)`.
+    """
+    found = _estimate_cost(fun, *args, **kwargs)
+    return CostEstimate(found.flops, found.transcendentals, found.bytes_accessed)
+
+
 # Imported when they are first asked for: matplotlib takes as long as jax, and who debugs a kernel draws nothing.
 _PICTURES = {"block_tuner": "explorers", "derivation_stepper": "explorers", "explore": "explorers",
              "schedule_explorer": "explorers", "plot_grid": "plot", "plot_listing": "plot", "plot_roofline": "plot",
@@ -96,10 +107,10 @@ _ELSEWHERE = {
     "MemoryRef": "Use pltpu.VMEM(shape, dtype) or pltpu.SMEM(shape, dtype).",
     "HOST": "Operands are in HBM: pl.ANY, or pltpu.HBM.",
     "CompilerParams": "It is pltpu.CompilerParams.",
-    "debug_check enable_debug_checks enable_poison_buffers":
+    "debug_check": "Write a flag to an output and look at it after the call, or print it: pl.debug_print(\"{}\", ok).",
+    "enable_debug_checks enable_poison_buffers":
         "Unwritten memory is NaN and reads are checked, always (pltpu.InterpretParams). To look at values, use "
         "pl.debug_print.",
-    "estimate_cost": "Use f.trace(x).schedule.flops, and give pallas_call a CostEstimate.",
     "delay": "Give pallas_call a CostEstimate: a timeline follows it.",
     "lower_as_mlir pallas_export_experimental pallas_call_p":
         "Compile with jax.experimental.pallas; here, look at f.trace(x).schedule.",

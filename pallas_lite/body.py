@@ -146,11 +146,9 @@ def multiple_of(value: T, factor: int) -> T:
 
 def debug_print(fmt: str, *args: Any) -> None:
     """Print values while the kernel runs: `jax.debug.print`, whose {} stand for the values."""
+    show = partial(jax.debug.print, fmt, *args, skip_format_check=True)
     silent = _position.get() and _position.get()[2]
-    if silent is None:
-        jax.debug.print(fmt, *args, skip_format_check=True)
-    else:
-        lax.cond(silent, lambda: None, lambda: jax.debug.print(fmt, *args, skip_format_check=True))
+    show() if silent is None else lax.cond(silent, lambda: None, show)
 
 
 def loop(lower: ArrayLike, upper: ArrayLike, *, init_carry: Any = None, step: ArrayLike = 1,
@@ -178,7 +176,11 @@ def loop(lower: ArrayLike, upper: ArrayLike, *, init_carry: Any = None, step: Ar
 
 @contextlib.contextmanager
 def at_position(ids, grid, silent=None):
-    """program_id and num_programs answer with this position inside. `silent`: a bool, may be traced; then no prints."""
+    """program_id and num_programs answer with this position inside. `silent`: a bool, may be traced; then no prints.
+
+    None: as it is outside.
+    """
+    silent = _position.get()[2] if silent is None and _position.get() else silent
     token = _position.set((ids, grid, silent))
     try:
         yield

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import jax
 import numpy as np
+from jax.tree_util import all_leaves, treedef_tuple
 
 from . import specs as _specs
 from .body import kernel_name, ref_names
@@ -104,13 +105,12 @@ class Call:
         arrays = jax.tree.map(self._array, arrays)
         if _looking.get():
             raise _Found(self, jax.tree.map(_without_values, arrays))
-        scalars, rest = arrays[:self.prefetched], arrays[self.prefetched:]
+        scalars, flat = jax.tree.leaves(arrays[:self.prefetched]), jax.tree.leaves(arrays)
         if any(isinstance(s, jax.core.Tracer) for s in scalars):
             # Which blocks a step takes is known only when it runs, so there is no schedule to check or to show.
-            return self._trace(scalars, *jax.tree.flatten(rest)).run(jax.tree.leaves(arrays))
+            return self._trace(scalars, flat[len(scalars):], jax.tree.structure(arrays)).run(flat)
         traced = self.trace(*arrays)
         observers = _observers.get()
-        flat = jax.tree.leaves(arrays)
         for calls in observers:
             calls.append(traced)
             calls.operands.append(flat)
@@ -123,12 +123,12 @@ class Call:
 
     def trace(self, *arrays: Any) -> "Traced":
         """What the call would do, from arrays or ShapeDtypeStructs. Nothing runs. Prefetched scalars must be arrays."""
-        scalars, arrays = arrays[:self.prefetched], arrays[self.prefetched:]
-        if any(isinstance(s, (jax.ShapeDtypeStruct, jax.core.Tracer)) for s in scalars):
+        flat, tree = jax.tree.flatten(jax.tree.map(self._array, arrays))
+        n = len(jax.tree.leaves(arrays[:self.prefetched]))
+        if any(isinstance(s, (jax.ShapeDtypeStruct, jax.core.Tracer)) for s in flat[:n]):
             raise NotSupportedError(f"{self.name}: prefetched scalars choose the blocks, so they must be concrete "
                                     "arrays here, not traced or ShapeDtypeStructs. Call it outside jax.jit.")
-        scalars = tuple(np.asarray(self._array(s)) for s in scalars)
-        flat, tree = jax.tree.flatten(jax.tree.map(self._array, arrays))
+        scalars, flat = tuple(map(np.asarray, flat[:n])), flat[n:]
         key = (tree, tuple((a.shape, str(a.dtype)) for a in flat),
                tuple((s.shape, str(s.dtype), s.tobytes()) for s in scalars))
         if key not in self._traces:
@@ -169,7 +169,9 @@ class Call:
             if np.dtype(s.dtype).kind not in "iub":
                 raise SpecError(f"{self.name}: a prefetched scalar operand is {s.dtype}; prefetched scalars are "
                                 "integers. Pass it as an operand with pl.BlockSpec(memory_space=pltpu.SMEM) instead.")
-        in_specs = self._match(self.in_specs, flat, tree, "in_specs")
+        parts = tree.children()
+        nest, rest = map(treedef_tuple, (parts[:self.prefetched], parts[self.prefetched:]))
+        in_specs = self._match(self.in_specs, flat, rest, "in_specs")
         for kind in jax.tree.leaves(self.scratch_shapes):
             if not isinstance(kind, (_specs.Scratch, _specs.SemaphoreType)) or kind is self.scratch_shapes:
                 raise SpecError(f"{self.name}: scratch_shapes holds {kind!r}" + mend_of(kind, (
@@ -182,54 +184,62 @@ class Call:
                                 "each output.")
         outs = list(map(self._array, outs))
         out_specs = self._match(self.out_specs, outs, out_tree, "out_specs")
+        if not all_leaves(jax.tree.unflatten(nest, scalars)):  # None among them, or tuples of them
+            in_specs, out_specs = ([self._nesting(spec, nest) for spec in specs] for specs in (in_specs, out_specs))
         counts = len(scalars), len(flat), len(outs), len(jax.tree.leaves(self.scratch_shapes))
-        names = ref_names(self.kernel, *self.arguments(range(sum(counts)), len(scalars), tree, out_tree)) or [
+        names = ref_names(self.kernel, *self.arguments(range(sum(counts)), tree, out_tree)) or [
             f"{kind}{i}" for kind, n in zip(("scalars", "in", "out", "scratch"), counts, strict=True) for i in range(n)]
         wanted = zip(in_specs + out_specs, names[len(scalars):], flat + outs, strict=False)
         operands = [_specs.resolve(spec, name, aval, self.grid, i >= len(flat), scalars)
                     for i, (spec, name, aval) in enumerate(wanted)]
         for source, target in self.aliases.items():
-            self._alias(operands, source - len(scalars), target, len(flat), len(outs))
+            self._alias(operands, source, target, *counts[:3])
         indices = list(itertools.product(*map(range, self.grid)))
         return Traced(self, tuple(operands), scalars, tuple(names), tree, out_tree, indices)
 
-    def arguments(self, refs: Sequence, n_scalars: int, in_tree: Any, out_tree: Any) -> tuple[list, dict]:
+    def arguments(self, refs: Sequence, in_tree: Any, out_tree: Any) -> tuple[list, dict]:
         """The kernel's arguments and keywords, of its refs: scalars, inputs, outputs, scratch."""
         rest, trees = iter(refs), (in_tree, out_tree, jax.tree.structure(self.scratch_shapes))
-        scalars = list(itertools.islice(rest, n_scalars))
         inputs, results, scratch = (jax.tree.unflatten(t, itertools.islice(rest, t.num_leaves)) for t in trees)
-        args = [*scalars, *inputs, *(results if isinstance(results, (list, tuple)) else [results])]
+        args = [*inputs, *(results if isinstance(results, (list, tuple)) else [results])]
         return (args, scratch) if isinstance(scratch, dict) else ([*args, *scratch], {})
 
-    def _alias(self, operands, source, target, n_in, n_out):
-        if not 0 <= source < n_in or not 0 <= target < n_out:
+    def _nesting(self, spec, nest):
+        """A spec whose index map gets the prefetched scalars nested as the call has them, from a plain row of them."""
+        if getattr(spec, "index_map", None) is None:
+            return spec
+        n, index_map = len(self.grid), unjitted(spec.index_map)
+        return replace(spec, index_map=lambda *given: index_map(*given[:n], *jax.tree.unflatten(nest, given[n:])))
+
+    def _alias(self, operands, source, target, n_scalars, n_in, n_out):
+        if not 0 <= source - n_scalars < n_in or not 0 <= target < n_out:
             raise SpecError(f"{self.name}: input_output_aliases {dict(self.aliases)}: operands are counted flat, "
-                            f"prefetched scalars included (here {self.prefetched} to {self.prefetched + n_in - 1}), "
+                            f"prefetched scalars included (here {n_scalars} to {n_scalars + n_in - 1}), "
                             f"outputs from 0 to {n_out - 1}.")
-        x, y = operands[source], operands[n_in + target]
+        x, y = operands[source - n_scalars], operands[n_in + target]
         if (x.shape, x.dtype) != (y.shape, y.dtype):
             raise SpecError(f"{self.name}: operand {x.name} ({x.dtype}{list(x.shape)}) cannot share its memory with "
                             f"output {y.name} ({y.dtype}{list(y.shape)}). Aliased arrays have one shape and dtype.")
         operands[n_in + target] = replace(y, array=x.array)
 
     def _match(self, given, flat, tree, what) -> list:
-        """The specs in the order of the flat operands; a missing one means the whole array in one block."""
+        """The specs in the order of the flat operands, each in one block without any. None stands for no operand."""
         if given is None:
             return [_specs.BlockSpec()] * len(flat)
-        is_spec = lambda s: s is None or isinstance(s, _specs.BlockSpec)  # noqa: E731
-        found, nest = jax.tree.flatten(tuple(given) if isinstance(given, list) else given, is_leaf=is_spec)
+        found, nest = jax.tree.flatten(tuple(given) if isinstance(given, list) else given)
         kind, other = ("operands", f"Call it on {len(found)}, or give") if what == "in_specs" else ("outputs", "Give")
         if len(found) != len(flat):
+            nothing = ", None for nothing; of a whole array the spec is pl.BlockSpec()" * ("None" in f"{nest}{tree}")
             raise SpecError(f"{self.name}: {many(len(flat), kind[:-1])} but {len(found)} {what}. {other} one BlockSpec "
                             f"for each {kind[:-1]}: {what} has {len(found)}, the call has {len(flat)} (a list counts "
-                            "once for each entry).")
+                            f"once for each entry{nothing}).")
         if nest != tree:
             ours, theirs = (str(t).removeprefix("PyTreeDef(")[:-1] for t in (nest, tree))
             # One tuple or list of all operands, where the specs are a plain row.
             one_by_one = what == "in_specs" and theirs in (f"({ours},)", f"([{ours[1:-1]}],)")
             mend = "Call it on the operands one by one, not on a tuple or list" if one_by_one else "Nest them alike"
             raise SpecError(f"{self.name}: {what} nest as {ours}, but the {kind} as {theirs}. {mend}.")
-        return [s or _specs.BlockSpec() for s in found]
+        return found
 
 
 class Calls(list[Traced]):

@@ -122,10 +122,10 @@ class Ref:
     def __setitem__(self, index: Any, value: ArrayLike) -> None:
         view, rest = self._view(index)
         if rest is not None:
-            whole = jnp.asarray(view[...]).at[rest].set(value)
+            whole = jnp.asarray(view[...]).at[rest].set(self._cast(value))
             view._store(whole)
             return
-        view._store(view._fit(value))
+        view._store(self._cast(value, view.shape))
 
     def _load(self):
         return self.memory.load(self._starts, self._sizes).reshape(self.shape)
@@ -133,24 +133,25 @@ class Ref:
     def _store(self, value):
         self.memory.store(self._starts, self._sizes, value.reshape(self._sizes))
 
-    def _fit(self, value):
-        """A value as this ref stores it: the same shape and dtype, as Pallas asks; scalars, and integers in a ref of
-        integers, take the dtype."""
+    def _cast(self, value, shape=None):
+        """A value in the dtype of this ref, as Pallas asks: floats of no dtype of their own, as 1.5 is, in a ref of
+        floats, and any integers in a ref of integers, take it; there too large ones wrap. `shape`: what it must be."""
+        name = self.memory.name
         if isinstance(value, Ref):
-            raise SpecError(f"{self.memory.name}: read the ref first: {self.memory.name}[...] = "
-                            f"{value.memory.name}[...]")
-        weak = isinstance(value, (bool, int, float, complex)) or getattr(value, "weak_type", False)
-        weak |= all(jnp.issubdtype(getattr(a, "dtype", bool), jnp.integer) for a in (self, value))  # too large wraps
-        value = jnp.asarray(value, self.dtype) if weak else jnp.asarray(value)
-        if value.shape != self.shape:
+            raise SpecError(f"{name}: read the ref first: {name}[...] = {value.memory.name}[...]")
+        given, value = value, jnp.asarray(value)
+        if shape not in (None, value.shape):
             mend = ("Transpose one of the two: the value (.T), or the block's shape in a spec" if
-                    value.shape == self.shape[::-1] else "Give it the same shape (reshape)" if value.size == self.size
+                    value.shape == shape[::-1] else "Give it the same shape (reshape)" if value.size == math.prod(shape)
                     else "Give it the same shape (jnp.broadcast_to, jnp.full_like), or a spec another block shape")
-            raise SpecError(f"{self.memory.name}: a value of shape {value.shape} is written to a window of shape "
-                            f"{self.shape}. {mend}.")
+            raise SpecError(f"{name}: a value of shape {value.shape} is written to a window of shape {shape}. {mend}.")
+        kinds = (jnp.integer, jnp.floating)[:1 + value.weak_type]
+        if any(all(jnp.issubdtype(a.dtype, kind) for a in (self, value)) for kind in kinds):
+            return value.astype(self.dtype)
         if value.dtype != self.dtype:
-            raise SpecError(f"{self.memory.name}: a value of {value.dtype} is written to a ref of {self.dtype}. Cast "
-                            f"it first: value.astype({self.memory.name}.dtype).")
+            mend = f"value.astype({name}.dtype)" if hasattr(given, "dtype") else f"jnp.asarray({given}, {name}.dtype)"
+            raise SpecError(f"{name}: a value of {value.dtype} is written to a ref of {self.dtype}. Cast it first: "
+                            f"{mend}.")
         return value
 
     def _view(self, index):

@@ -33,8 +33,8 @@ def from_runs(traced, inputs) -> list[Hazard]:
         known = {x.array: differ(run[x.array] for run in runs) for x in operands if x.is_output and runs}
         # One end of what a number may be, and NaN, which min and max and products by 0 do not hide.
         some = (0, FILLINGS - 2) if runs else (0,)
-        others = {how: [filled(other, inputs, doubtful, k) for k in some] for how, other in traced.other_orders.items()}
-        found += order_hazards(plain, [runs[k] for k in some] if runs else [filled(plain, inputs)], others, known)
+        first = [runs[k] for k in some] if runs else [filled(plain, inputs)]
+        found += _of_axes(traced, first, lambda other: [filled(other, inputs, doubtful, k) for k in some], known)
     at = {ids: t for t, ids in enumerate(traced.indices)}
     found = [replace(h, step=at[plain.indices[h.step]]) for h in found]
     return [at_events(h, traced.schedule) for h in
@@ -161,6 +161,18 @@ def _when(traced, begins: np.ndarray) -> str:
 
 # -- the order of parallel steps
 
+def _of_axes(traced, first, again, known) -> list[Hazard]:
+    """The hazards of order_hazards; put down to one axis, where it alone makes results differ.
+
+    `first`: the runs in the grid's order; `again(traced)`: the same of another order.
+    """
+    others = {how: again(other) for how, other in traced.other_orders.items()}
+    found = order_hazards(traced.in_grid_order, first, others, known)
+    axes = traced.parallel if found and len(traced.parallel) > 1 else ()
+    guilty = [h for axis in axes if (h := _of_axes(traced.along(axis), first, again, known))]
+    return guilty[0] if len(guilty) == 1 else found
+
+
 def order_hazards(traced, runs, others, known) -> list[Hazard]:
     """The outputs that differ between the order of the grid and another.
 
@@ -218,8 +230,9 @@ def _of_order(traced) -> str:
     step = "each step" if moves.all() else f"the first step of each row{_when(traced, moves)}"
     scratch = any(kind.memory_space in (VMEM, SMEM) for kind in traced.extras[len(traced.scalars):])
     left = f"scratch (reset it in {step}), in a slot" if scratch else "a slot"
-    return (f"Let no step use what another left in {left} or in an array that they share. If it is meant to, mark the "
-            'axis "arbitrary" in dimension_semantics: then its steps run in the order of the grid.')
+    return (f"Let no step use what another left in {left} or in an array that they share. If it is meant to, mark "
+            f'{"the axis" if len(traced.parallel) == 1 else "each of these axes"} "arbitrary" in dimension_semantics: '
+            "then its steps run in the order of the grid.")
 
 
 def at_events(hazard: Hazard, schedule) -> Hazard:

@@ -220,7 +220,10 @@ def normalize_grid(grid) -> tuple[int, ...]:
         except TypeError:  # no whole number, or a traced one
             known = False
         if not known:
-            raise SpecError(f"grid={grid}: each entry must be a whole number of steps, 1 or more, not {size!r}.")
+            mend = (" A grid that only the running program knows is not supported: make its size static for jax.jit "
+                    "(static_argnums), or take the most steps and skip with pl.when.")
+            raise SpecError(f"grid={grid}: each entry must be a whole number of steps, 1 or more, not {size!r}."
+                            f"{mend if isinstance(size, jax.core.Tracer) else ''}")
     return tuple(map(operator.index, sizes))
 
 
@@ -247,13 +250,13 @@ def steps_in_order(grid: tuple[int, ...], parallel, rng=None) -> list[int]:
 
 
 def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: bool, scalars=(),
-            in_kernel=False) -> Operand:
+            in_kernel="") -> Operand:
     """A BlockSpec on an array of a known shape and dtype, over a grid. `scalars` are passed to the index map, last.
 
-    `in_kernel`: the index map may use values of the kernel around it.
+    `in_kernel`: the index map may use values of the kernel around it, which is there.
     Raises SpecError where ranks disagree and BlockIndexError where a block lies wholly outside the array.
     """
-    where = f"{'output' if is_output else 'operand'} {name}"
+    where = f"{in_kernel}{'output' if is_output else 'operand'} {name}"
     shape, dtype = tuple(aval.shape), np.dtype(aval.dtype)
     if not isinstance(spec, BlockSpec):
         raise SpecError(f"{where}: its spec is {spec!r}" + mend_of(
@@ -282,7 +285,7 @@ def resolve(spec: BlockSpec, name: str, aval, grid: tuple[int, ...], is_output: 
             raise SpecError(f"{where}: entry {d} of block_shape {dims} is {n!r}" + mend_of(
                 n, "; give a whole number of elements, or None to squeeze the dimension."))
         sizes.append(int(n))
-    blocks = index_table(spec.index_map, where, grid, len(dims), scalars, in_kernel)
+    blocks = index_table(spec.index_map, where, grid, len(dims), scalars, bool(in_kernel))
     padding = [n.padding if isinstance(n, Element) else None for n in dims]
     if not isinstance(blocks, jax.Array):
         _check_range(where, blocks, shape, sizes, padding)
@@ -308,7 +311,7 @@ def _check_range(where, blocks, shape, sizes, padding):
                               "or the padding.")
     # All indices of a dimension have a common factor, and would be in range without it: the classic slip.
     factor = math.gcd(*table[:, d].tolist())
-    slip = factor > 1 and table[:, d].max() // factor < counts[d]
+    slip = factor > 1 and np.ptp(table[:, d]) and table[:, d].max() // factor < counts[d]
     mend = ("Index maps return block indices, not element offsets." if slip else
             "Change the index map, the grid or the block shape.")
     raise BlockIndexError(f"{where}, step {step}: index_map gives {tuple(table[step].tolist())}, but block index "

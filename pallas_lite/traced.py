@@ -17,11 +17,11 @@ import numpy as np
 
 from . import reports
 from . import specs as _specs
-from .body import OWN_COPIES, Body, InHbm, NeedsStepping, check_arity
+from .body import OWN_COPIES, Body, InHbm, NeedsStepping, at_position, check_arity
 from .engines import xla
 from .engines.record import record
 from .engines.simulate import simulate
-from .errors import BlockIndexError, HazardWarning, NotSupportedError, PallasLiteError
+from .errors import BlockIndexError, HazardWarning, NotSupportedError, PallasLiteError, SpecError
 from .hardware import TOY, Machine
 from .jaxprs import count_work
 from .manual_dma import direct, orders, step
@@ -93,11 +93,17 @@ class Traced:
         """How parallel steps run where the call has a random_seed, in words."""
         return f"run in the order of random_seed={self.call.params.random_seed}"
 
-    @property
+    @cached_property
     def parallel(self) -> list[int]:
         """The grid axes whose steps may run in any order."""
         semantics = getattr(self.call.compiler_params, "dimension_semantics", None) or ()
         return [axis for axis, s in enumerate(semantics) if "parallel" in str(s).lower()]
+
+    def along(self, axis: int) -> "Traced":
+        """The same call in the order of the grid, where only the steps along this axis are parallel."""
+        other = self.in_grid_order.in_order([*range(self.steps)])
+        vars(other)["parallel"] = [axis]
+        return other
 
     @cached_property
     def operands(self) -> tuple[_specs.Operand, ...]:
@@ -203,7 +209,7 @@ class Traced:
             refs = [*refs[:n_blocked], *in_hbm, *refs[n_blocked:]]
         blocked, free = iter(refs[:n_blocked]), iter(refs[n_blocked:n_all])
         arrays = [next(free if x.stays_in_hbm else blocked) for x in self.arrays]
-        return self.call.arguments([*refs[n_all:n_all + n_scalars], *arrays, *refs[n_all + n_scalars:]], n_scalars,
+        return self.call.arguments([*refs[n_all:n_all + n_scalars], *arrays, *refs[n_all + n_scalars:]],
                                    self.in_tree, self.out_tree)
 
     @cached_property
@@ -321,12 +327,14 @@ class Traced:
         """What a kernel with copies of its own did, and the hazards seen on the way."""
         for whole in (0, 1):
             try:
-                outcome = self.stepped(self._stand_ins(whole) if self.given is None else self.given)
+                with at_position((), (), self.given is None or None):  # nobody asked what it prints of stand-ins
+                    outcome = self.stepped(self._stand_ins(whole) if self.given is None else self.given)
                 break
             except PallasLiteError as error:
                 # An index is outside whatever the values are, or only on these: a table may count from 1.
                 if self.given is not None or whole or not isinstance(error, BlockIndexError):
-                    raise type(error)(f"{error}{self.proviso}") from error
+                    whatever = isinstance(error, (NotSupportedError, SpecError))  # the values are
+                    raise type(error)(f"{error}{'' if whatever else self.proviso}") from error
         return schedule_of(outcome.log, self.call.name, outcome.hazards)
 
     def _stand_ins(self, whole: int) -> dict[str, np.ndarray]:

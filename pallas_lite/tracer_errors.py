@@ -29,7 +29,8 @@ SLIPS = (  # the first that fits: JAX's error, and words of its text; what happe
      "the kernel is traced, and here it is a value that only a running step has. Of two arrays, jnp.maximum and "
      "jnp.minimum choose for each number."),
     (jax.errors.ConcretizationTypeError, "", "Python needs a number here, for int() or float(), and gets a value that "
-     "only a running step has. Convert with value.astype(jnp.int32); an index may stay as it is: x_ref[i]."),
+     "only a running step has. Convert with value.astype(jnp.int32) or jnp.float32; an index may stay as it is: "
+     "x_ref[i]. Look at a value with pl.debug_print, and assert on results."),
     (IndexError, "static", "a slice a:b has bounds that only a running step has. Slice the ref, "
      "x_ref[pl.ds(start, size)], or a value with jax.lax.dynamic_slice_in_dim(value, start, size)."),
     (IndexError, "Slice(start=", "pl.ds slices a ref, and this is a value. Read x_ref[pl.ds(start, size)], or take "

@@ -39,8 +39,9 @@ class Lowered:
         given = jax.tree.unflatten(traced.in_tree, [*scalars, *self.avals[len(scalars):]])
         others = {x.name: x.blocks for x in traced.call.trace(*given).in_grid_order.operands}
         if changed := [x.name for x in traced.operands if x.blocks != others[x.name]]:
-            raise SpecError(f"{traced.call.name}: this program is made for the prefetched scalars of its trace, and these "
-                            f"choose other blocks of {', '.join(changed)}. Trace the call on them, and lower that.")
+            raise SpecError(f"{traced.call.name}: this program is made for the prefetched scalars of its trace, and "
+                            f"these choose other blocks of {', '.join(changed)}. Trace the call on them, and lower "
+                            "that.")
 
     def as_text(self) -> str:
         """The program, as the vendor's compiler gets it."""

@@ -148,8 +148,7 @@ def emit_pipeline(body: Callable[..., None], *, grid: _specs.Grid, in_specs: _sp
     if any(isinstance(g, jax.core.Tracer) for g in grid):
         raise NotSupportedError("emit_pipeline under jax.jit: its grid must be Python ints.")
     grid = _specs.normalize_grid(grid)
-    in_specs = list(in_specs) if isinstance(in_specs, (list, tuple)) else [in_specs]
-    out_specs = list(out_specs) if isinstance(out_specs, (list, tuple)) else [out_specs]
+    in_specs, out_specs = ([*s] if isinstance(s, (list, tuple)) else [s] for s in (in_specs, out_specs))
 
     def run(*refs, scratches=()):
         here = _machine("emit_pipeline")

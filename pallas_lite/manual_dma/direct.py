@@ -14,8 +14,9 @@ import numpy as np
 from jax import export, lax
 
 from .. import specs as _specs
-from ..body import at_position, when
+from ..body import OWN_COPIES, at_position, when
 from ..engines.xla import inside, without_derivative
+from ..errors import NotSupportedError
 from ..memory import garbage_value
 from ..refs import Ref, TracedMemory, ds, no_arithmetic
 from ..schedule import origin
@@ -26,24 +27,21 @@ class Direct:
     """The machine: every memory is a JAX ref. `fill`: what memory holds before it is written."""
 
     def __init__(self, fill):
-        self.fill = fill
+        self.garbage = partial(garbage_value, fill)
 
     def memory(self, name, value, is_semaphore=False):
-        memory = TracedMemory(name, jax.new_ref(jnp.asarray(value)), jax.new_ref(False), self._garbage(value.dtype))
+        garbage = self.garbage(np.dtype(value.dtype))
+        memory = TracedMemory(name, jax.new_ref(jnp.asarray(value)), jax.new_ref(False), garbage)
         memory.is_semaphore = is_semaphore
         return Ref(memory)
 
-    def _garbage(self, dtype):
-        return garbage_value(self.fill, np.dtype(dtype))
+    scalars = memory
 
     def _unwritten(self, name, shape, dtype, is_semaphore=False):
-        return self.memory(name, jnp.full(shape, self._garbage(dtype), dtype), is_semaphore)
+        return self.memory(name, jnp.full(shape, self.garbage(np.dtype(dtype)), dtype), is_semaphore)
 
     def home(self, name, shape, dtype, given, is_input=False):
         return self._unwritten(name, shape, dtype) if given is None else self.memory(name, given)
-
-    def scalars(self, name, value):
-        return self.memory(name, value)
 
     def allocate(self, kind, name=None):
         return self._unwritten(name or "scoped", kind.shape, kind.dtype, _specs.is_semaphore(kind))
@@ -121,7 +119,16 @@ def compiled(go, shapes):
     """A program for inputs of these shapes, which may be traced.
 
     JAX does not vmap a cond that writes refs, which is what pl.when is. So a batch runs one by one, on a program from
-    which the refs are gone (jax.export).
+    which the refs are gone (jax.export). A program that prints is not exported, and is compiled as it is.
     """
-    platforms = sorted({"cpu", export.default_export_platform()})
-    return without_derivative(export.export(jax.jit(go), platforms=platforms)(shapes).call)
+    platforms, go = sorted({"cpu", export.default_export_platform()}), jax.jit(go)
+    if "Debug" not in str(go.trace(shapes).jaxpr.effects):
+        return without_derivative(export.export(go, platforms=platforms)(shapes).call)
+
+    def printing(inputs):
+        try:
+            return go(inputs)
+        except NotImplementedError as error:
+            raise NotSupportedError(f"{OWN_COPIES} and prints has no jax.vmap and no derivative. Take the print out, "
+                                    "or call it on one operand after the other (jax.lax.map).") from error
+    return printing

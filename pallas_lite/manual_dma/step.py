@@ -5,7 +5,6 @@ log, which log.py reads as a Schedule.
 """
 import math
 from collections import Counter, defaultdict, deque
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -199,7 +198,8 @@ class Step:
 
     # -- pipelines: pallas_call's own, and emit_pipeline's
 
-    resolve = staticmethod(partial(_specs.resolve, in_kernel=True))
+    def resolve(self, *given):
+        return _specs.resolve(*given, in_kernel=f"{self.here()}in emit_pipeline, ")
 
     def pipeline(self, operands, refs, grid, body, outer=False):
         """Play the pipeline of resolved operands on HBM refs; `body(block refs)` runs a step at its position."""

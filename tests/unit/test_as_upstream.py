@@ -94,6 +94,79 @@ def test_integers_take_the_type_of_the_ref_they_are_written_to(dtype):
     agree(build, np.arange(6, dtype=np.int32))
 
 
+VALUES = {"a Python int": 3, "a Python float": 1.5, "a bool": True, "a float of NumPy": np.float64(1.5),
+          "a weak int": lambda n: jnp.full(n, 3), "a weak float": lambda n: jnp.full(n, 1.5),
+          "float32": lambda n: jnp.full(n, 1.5, jnp.float32), "uint8": lambda n: jnp.full(n, 3, jnp.uint8),
+          "a negative int": -1}
+
+
+@pytest.mark.parametrize("at", [0, pl.ds(0, 3, 2)], ids=["element", "stride"])
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float32", "bfloat16", "bool"])
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+def test_a_value_of_another_type_is_stored_or_refused_as_upstream_does(value, dtype, at):
+    def build(pl, interpret):
+        def kernel(o_ref):
+            n = () if at == 0 else (3,)
+            o_ref[...] = jnp.zeros(o_ref.shape, o_ref.dtype)
+            o_ref[at if at == 0 else pl.ds(0, 3, 2)] = value(n) if callable(value) else jnp.broadcast_to(
+                value, n) if n else value
+        return np.asarray(pl.pallas_call(kernel, shape(6, dtype=dtype), interpret=interpret)())
+    try:
+        want = build(upstream, True)
+    except ValueError as error:
+        assert "Invalid dtype for `swap`" in str(error)
+        with pytest.raises(pl.SpecError, match=f"is written to a ref of {dtype}. Cast it first: (value.astype|jnp.as)"):
+            build(pl, False)
+    else:
+        np.testing.assert_array_equal(build(pl, False), want)
+
+
+# -- None in place of an operand, an output, a prefetched scalar
+
+def test_none_stands_for_an_operand_that_is_not_there():
+    def build(pl, pltpu, **more):
+        def kernel(x_ref, b_ref, c_ref, o_ref):
+            assert b_ref is None
+            o_ref[...] = x_ref[...] + c_ref[...]
+        rows = pl.BlockSpec(*ROWS)
+        return pl.pallas_call(kernel, shape(16, 12), grid=(2,), in_specs=[rows, None, rows], out_specs=rows,
+                              input_output_aliases={1: 0}, **more)
+    agree(build, X, None, X[::-1])
+    with pytest.raises(pl.SpecError, match=r"3 operands but 2 in_specs.*None for nothing; of a whole array the spec is "
+                                           r"pl.BlockSpec\(\)"):
+        build(pl, pltpu)(X, X, X)
+
+
+def test_none_stands_for_an_output_that_is_not_there():
+    def kernel(x_ref, no_ref, o_ref):
+        assert no_ref is None
+        o_ref[...] = 2 * x_ref[...]
+    rows = pl.BlockSpec(*ROWS)
+    nothing, got = pl.pallas_call(kernel, [None, shape(16, 12)], grid=(2,), in_specs=[rows],
+                                  out_specs=[None, rows])(X)
+    assert nothing is None
+    np.testing.assert_array_equal(got, 2 * X)
+
+
+ORDER = np.array([1, 0], np.int32)
+
+
+@pytest.mark.parametrize("scalars", [(None, ORDER), ((ORDER, np.array([3], np.int32)), None)], ids=["None", "nested"])
+def test_prefetched_scalars_nest_as_jax_trees_do(scalars):
+    def which(first, second):
+        return second if first is None else first[0]
+
+    def build(pl, pltpu, **more):
+        def kernel(first_ref, second_ref, x_ref, o_ref):
+            n = which(first_ref, second_ref)[pl.program_id(0)] + (0 if first_ref is None else first_ref[1][0])
+            o_ref[...] = x_ref[...] * n.astype(jnp.float32)
+        spec = pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2, grid=(2,), out_specs=pl.BlockSpec(*ROWS),
+            in_specs=[pl.BlockSpec((8, 12), lambda i, first, second: (which(first, second)[i], 0))])
+        return pl.pallas_call(kernel, shape(16, 12), grid_spec=spec, **more)
+    agree(build, *scalars, X)
+
+
 # -- refs of no dimension
 
 def scaled(pl, pltpu, spec=None, **more):

@@ -209,6 +209,13 @@ def test_flops_count_a_matmul_as_two_mnk():
     assert f.trace(shape(8, 16), shape(16, 4)).schedule.flops == 2 * 8 * 4 * 16
 
 
+def test_an_estimate_of_a_function_is_the_calls_estimate():
+    cost = pl.estimate_cost(lambda x: jnp.exp(x) @ x, shape(8, 8))
+    assert cost == pl.CostEstimate(flops=2 * 8**3, transcendentals=64, bytes_accessed=2 * 4 * 64)
+    f = pl.pallas_call(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...]), shape(8, 8), cost_estimate=cost)
+    assert f.trace(shape(8, 8)).schedule.flops == cost.flops
+
+
 def test_a_trace_needs_shapes_only():
     spec = pl.BlockSpec((512, 512), lambda i, j: (i, j))
     f = pl.pallas_call(add, shape(4096, 4096), grid=(8, 8), in_specs=[spec, spec], out_specs=spec)

@@ -154,8 +154,8 @@ def test_the_index_map_of_a_pipeline_inside_a_kernel_reads_a_table():
     for around in (lambda f: f, jax.jit):
         np.testing.assert_array_equal(around(kernel(0))(TABLE, X), X)
         assert said(around(kernel(-1)), TABLE, X) == (
-            "operand x, step 0, in its index_map: step 0, line: table: index -1 is out of range in dimension 0, which "
-            f"has 3 elements. {NEGATIVE}")
+            "step 0, line: in emit_pipeline, operand x, step 0, in its index_map: step 0, line: table: index -1 is out "
+            f"of range in dimension 0, which has 3 elements. {NEGATIVE}")
         assert "step 2, in its index_map: step 0, line: table: index 3 is out" in said(around(kernel(1)), TABLE, X)
 
 

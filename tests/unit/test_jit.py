@@ -188,6 +188,55 @@ def test_what_is_said_on_arrays_and_what_under_jit(kernel, out_block, eager, und
         assert sorted(h.kind for w in caught for h in w.message.hazards) == sorted(kinds)
 
 
+def test_an_index_that_the_grid_decides_is_checked_on_arrays_only():
+    """As docs/fidelity.md says: under jit, what is read past the end is what nobody wrote."""
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[pl.ds(8 * pl.program_id(0) + 8, 8), :]
+    f = pl.pallas_call(kernel, shape(16, 8), grid=(2,), in_specs=[pl.BlockSpec((16, 8), lambda i: (0, 0))],
+                       out_specs=pl.BlockSpec((8, 8), lambda i: (i, 0)))
+    with pytest.raises(pl.BlockIndexError, match="step 1: an index into x"):
+        f(X)
+    got = np.asarray(jax.jit(f)(X))
+    np.testing.assert_array_equal(got[:8], X[8:])
+    assert np.isnan(got[8:]).all() and f.trace(X).hazards == []
+
+
+def printing():
+    def kernel(x_hbm, o_ref, buf):
+        pltpu.sync_copy(x_hbm.at[pl.ds(0, 4)], buf)
+        pl.debug_print("got {}", buf[0, 0])
+        pl.when(pl.program_id(0) == 0)(lambda: copies(buf, o_ref))
+    return pl.pallas_call(kernel, shape(4, 8), grid=(1,), in_specs=[HBM], out_specs=pl.BlockSpec((4, 8)),
+                          scratch_shapes=[pltpu.VMEM((4, 8), jnp.float32)])
+
+
+@pytest.mark.parametrize("way", [lambda f: f, jax.jit, lambda f: lambda x: jax.lax.map(f, x[None])[0]],
+                         ids=["eager", "jit", "map"])
+def test_a_kernel_with_copies_of_its_own_prints_its_values_once(way, capfd):
+    np.testing.assert_array_equal(way(printing())(7 + 0 * X), 7 * np.ones((4, 8)))
+    jax.effects_barrier()
+    assert capfd.readouterr().out.split("\n") == ["got 7.0", ""]  # and not those of the stand-ins
+
+
+@pytest.mark.parametrize("what", [jax.vmap, lambda f: jax.grad(lambda x: f(x).sum())], ids=["vmap", "grad"])
+def test_one_that_prints_is_refused_in_words_where_jax_cannot(what):
+    with pytest.raises(pl.NotSupportedError, match=r"prints has no jax.vmap and no derivative.*jax.lax.map"):
+        what(printing())(np.ones((2, 16, 8), np.float32) if what is jax.vmap else X)
+
+
+@pytest.mark.parametrize("use, text, of_values", [
+    (lambda x, o, buf, s: pl.semaphore_signal(s), "semaphore_signal is not supported here", False),
+    (lambda x, o, buf, s: pltpu.emit_pipeline(copies, grid=(1,), no_pipelining=True), "no_pipelining=True is", False),
+    (lambda x, o, buf, s: pltpu.make_async_copy(x, buf, s), "same shape and dtype", False),
+    (lambda x, o, buf, s: pltpu.sync_copy(x.at[pl.ds(pl.program_id(0) + 13, 4)], buf), "out of range", True)])
+def test_only_what_values_may_decide_is_said_with_the_stand_ins(use, text, of_values):
+    f = pl.pallas_call(use, shape(4, 8), grid=(1,), in_specs=[HBM], out_specs=pl.BlockSpec((4, 8)),
+                       scratch_shapes=[pltpu.VMEM((4, 8), jnp.float32), pltpu.SemaphoreType.DMA])
+    with pytest.raises(pl.PallasLiteError, match=text) as caught:
+        jax.jit(f)(X)
+    assert ("values are unknown here" in str(caught.value)) == of_values
+
+
 def test_blocks_chosen_by_traced_scalars_are_not_checked():
     spec = pltpu.PrefetchScalarGridSpec(1, (4,), [pl.BlockSpec((2,), lambda i, table: (i,))],
                                         pl.BlockSpec((2,), lambda i, table: (table[i],)))

@@ -185,6 +185,18 @@ def test_a_pipeline_of_no_steps_does_nothing():
         jax.jit(f)(jnp.array([2]), X)
 
 
+def test_an_index_map_out_of_range_in_a_pipeline_names_the_step_around_it():
+    def kernel(x, o, sem):
+        i = pl.program_id(0)
+        pltpu.emit_pipeline(lambda block: None, grid=(1, 2), in_specs=[pl.BlockSpec((4, 8), lambda _, k: (k, i))])(x)
+    f = pl.pallas_call(kernel, shape(16, 8), grid=(4,), in_specs=[HBM], out_specs=ROWS, scratch_shapes=[SEM])
+    with pytest.raises(pl.BlockIndexError, match=re.escape(
+            "in emit_pipeline, operand x, step 0: index_map gives (0, 1), but block index 1 is out of range in "
+            "dimension 1 (1 block of 8, so 0 to 0). Change the index map")) as caught:  # no element offsets
+        f(np.zeros((16, 8), np.float32))
+    assert str(caught.value).startswith("step 1, line ")
+
+
 def test_what_emit_pipeline_does_not_have_is_refused():
     def call(**options):
         how = dict(grid=(2,), in_specs=[ROWS], out_specs=ROWS)

@@ -59,6 +59,25 @@ def test_scratch_carried_along_two_parallel_axes_is_named():
     _, [h] = parallel(kernel, jnp.arange(16.0), grid=(2, 2), in_specs=[block], out_specs=block, **SCRATCH,
                       compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",) * 2))
     assert "changes when the steps of parallel axes 0 and 1 run backwards" in h.message
+    assert 'mark each of these axes "arbitrary"' in h.mend
+
+
+@pytest.mark.parametrize("guilty", [0, 1])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_of_two_parallel_axes_the_one_that_carries_is_named(guilty, seed):
+    def kernel(x_ref, o_ref, s_ref):
+        @pl.when(pl.program_id(guilty) == 0)
+        def _():
+            s_ref[pl.program_id(1 - guilty)] = 0.0
+        s_ref[pl.program_id(1 - guilty)] += x_ref[0]
+        o_ref[...] = jnp.full_like(o_ref, s_ref[pl.program_id(1 - guilty)])
+    block, semantics = pl.BlockSpec((4,), lambda i, j: (2 * i + j,)), ["parallel"] * 2
+    options = {"grid": (2, 2), "in_specs": [block], "out_specs": block, "interpret": pl.InterpretParams(
+        random_seed=seed), "scratch_shapes": [pltpu.SMEM((2,), jnp.float32)]}
+    _, [h] = parallel(kernel, jnp.arange(16.0), **options, compiler_params=pltpu.CompilerParams(semantics))
+    assert f"changes when the steps of parallel axis {guilty} run backwards" in h.message and h.mend.endswith(MEANT)
+    semantics[guilty] = "arbitrary"  # as the mend says
+    assert parallel(kernel, jnp.arange(16.0), **options, compiler_params=pltpu.CompilerParams(semantics))[1] == []
 
 
 @pytest.mark.parametrize("rest, kinds", [

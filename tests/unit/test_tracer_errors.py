@@ -43,7 +43,8 @@ BRANCH = ("Python decides here, while the kernel is traced, on a value that only
           "@pl.when(condition), choose values with jnp.where(condition, a, b), loop with jax.lax.while_loop; write & "
           "and | for `and` and `or`.")
 NUMBER = ("Python needs a number here, for int() or float(), and gets a value that only a running step has. Convert "
-          "with value.astype(jnp.int32); an index may stay as it is: x_ref[i].")
+          "with value.astype(jnp.int32) or jnp.float32; an index may stay as it is: x_ref[i]. Look at a value with "
+          "pl.debug_print, and assert on results.")
 WHOLE = ("Python needs a whole number here, for a range, a slice or a list, and gets a value that only a running step "
          "has. Loop with pl.loop(0, n) or jax.lax.fori_loop, slice with pl.ds(start, size).")
 NUMPY = ("NumPy needs a value here, and gets one that only a running step has. Use the function of the same name in "
