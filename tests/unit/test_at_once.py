@@ -216,8 +216,8 @@ def test_what_runs_step_by_step(kernel):
 
 def test_a_constant_written_in_a_branch_stays_in_it():
     def kernel(x_ref, o_ref):
-        o_ref[...] = 5
-        lax.cond(pl.program_id(1) > 0, lambda: o_ref.__setitem__(..., 7), lambda: None)
+        o_ref[...] = 5.0
+        lax.cond(pl.program_id(1) > 0, lambda: o_ref.__setitem__(..., 7.0), lambda: None)
 
     def build(**how):
         spec = pl.BlockSpec((None, None), lambda i, j: (i, j))
