@@ -34,7 +34,8 @@ def running(answer: Handle, trial: Trial) -> None:
                                 "m[:, None] makes a column of m, and axis=1 of max and sum takes the keys away.",
                                 m, total, block), 2, "m and l", case)
             first = array(given[0], new.shape, what="m", case=case, nudge="m is one number for each row: f32[rows].")
-            if np.shape(given[1]) == new.shape and np.allclose(given[1], new) and not np.allclose(first, new):
+            if isinstance(given[1], np.ndarray) and given[1].shape == new.shape and np.allclose(
+                    given[1], new) and not np.allclose(first, new):
                 raise Wrong("The largest score comes second.", case=case, nudge="Return m first, then l.")
             same_array(given[0], new.astype(np.float32), what="m", case=case,
                        nudge="m is the largest score of each row so far: of this block and of all before it.")

@@ -108,11 +108,11 @@ class Handle:
         left_by: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
         results = replay(plan["calls"], calls, arrays, lambda *step: self.ask("body", *step), left_by,
                          filling)
-        calls = tuple(dataclasses.replace(c, results=r, replayed=bool(r), left_by=tuple(
-            left_by[k, t] for t in range(c.steps) if (k, t) in left_by), takes=tuple(
-            s[1] if s[0] == "given" and type(s[1]) is int else -1 for s in plan["calls"][k]["takes"]))
-            for k, (c, r) in enumerate(zip(calls, results, strict=True)))
         with _reading_calls():
+            calls = tuple(dataclasses.replace(c, results=r, replayed=bool(r), left_by=tuple(
+                left_by[k, t] for t in range(c.steps) if (k, t) in left_by), takes=tuple(
+                s[1] if s[0] == "given" and type(s[1]) is int else -1 for s in plan["calls"][k]["takes"]))
+                for k, (c, r) in enumerate(zip(calls, results, strict=True)))
             # Where something was made of the arrays before the call, only a run on the real ones tells what came of it.
             as_they_came = all(source[0] != "value" for c in plan["calls"] for source in c["takes"])
             if plan["gives"] is not None and all(results) and as_they_came:
