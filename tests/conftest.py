@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import hypothesis
+import jax
 import numpy as np
 import pytest
 
@@ -20,6 +21,13 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Chapters that run here must not tick exercises off in the progress of whoever runs the tests.
 STATE = tempfile.TemporaryDirectory(prefix="pallas-lite-state-", ignore_cleanup_errors=True)  # gone when Python ends
 os.environ["PALLAS_LITE_STATE"] = STATE.name
+
+# What several processes of tests compile alike is compiled once: workers and programs that tests start inherit this.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    PROGRAMS = tempfile.TemporaryDirectory(prefix="pallas-lite-programs-", ignore_cleanup_errors=True)
+    os.environ |= {"JAX_COMPILATION_CACHE_DIR": PROGRAMS.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    jax.config.update("jax_compilation_cache_dir", PROGRAMS.name)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 # Speed is measured in benchmarks/: a busy machine fails no test.
 hypothesis.settings.register_profile("course", deadline=None)

@@ -24,8 +24,9 @@ def run(options, console, errors) -> int:
     # Many of an exercise's answers are the same program to XLA: each is compiled once. In a folder of this run alone,
     # where nobody else can put a program.
     with tempfile.TemporaryDirectory(prefix="pallas-lite-selftest-") as programs:
-        jax.config.update("jax_compilation_cache_dir", programs)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+        if not jax.config.jax_compilation_cache_dir:
+            jax.config.update("jax_compilation_cache_dir", programs)
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
         problems = selftest(tuple(options.checks or Course().checks), options.mutants, options.numbers, console.print)
     for problem in problems:
         errors.print(f"✗ {problem}", markup=False, highlight=False)
