@@ -60,6 +60,13 @@ def sendable(text):
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _forget():
+    """What a file compiled is of no use to the next: kept, it is gigabytes in the end, and a minute to take down."""
+    yield
+    jax.clear_caches()
+
+
 def open_to_all(folder):
     """Lets other users into a folder of pytest's, which lies in one or two more of its own."""
     for above in (folder, *folder.parents):
