@@ -111,14 +111,15 @@ def _evaluate(index_map, where, grid, rank, scalars, branches, in_kernel):
 
 def _at(index_map, where, grid, scalars, step, indices, number=np.int32):
     """The index of one step. `number`: of NumPy as a kernel has it, so that refs tell what a step computes."""
-    if number is int and type(index := index_map(*indices)) is tuple:  # nothing to look after, in many thousand steps
-        return index
-    tables = _tables(index_map, grid, scalars, stepped=True)
-    try:
-        with jax.disable_jit(bool(scalars)):  # of a lax.cond, run only the branch that is taken
-            index = index_map(*map(number, indices), *map(Table, tables))
-    except BlockIndexError as error:
-        raise BlockIndexError(f"{where}, step {step}, in its index_map: {error}") from None
+    if number is int:  # no table and no ref to look after, in many thousand steps
+        index = index_map(*indices)
+    else:
+        tables = _tables(index_map, grid, scalars, stepped=True)
+        try:
+            with jax.disable_jit(bool(scalars)):  # of a lax.cond, run only the branch that is taken
+                index = index_map(*map(number, indices), *map(Table, tables))
+        except BlockIndexError as error:
+            raise BlockIndexError(f"{where}, step {step}, in its index_map: {error}") from None
     return tuple(index) if isinstance(index, (tuple, list)) else (index,)
 
 

@@ -145,7 +145,7 @@ def borrowed(reports: list[Report]) -> list[str]:
     for r in reports:
         if downloaded := DOWNLOADED.fullmatch(r.student):
             in_short.setdefault(normalise(downloaded[1]), set()).add(one_name(r.student))
-    names = {name: students.copy().pop() for name, students in in_short.items() if len(students) == 1}
+    names = {name: next(iter(students)) for name, students in in_short.items() if len(students) == 1}
     names |= {normalise(r.student): one_name(r.student) for r in reports}
     found: list[tuple[str, str]] = []
     shared: dict[str, dict[str, None]] = {}  # a STUDENT that is the name of nobody -> whose notebooks have it
