@@ -24,7 +24,9 @@ from autograder.course.build import read_course, registered
 from . import short
 
 ROOT = Path(__file__).parents[1]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu",
+# `make` names our configuration of nbgrader in JUPYTER_CONFIG_PATH: the stock grader must not see it.
+ENVIRONMENT = {**{name: value for name, value in os.environ.items() if not name.startswith("JUPYTER_")},
+               "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu",
                "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
 PER_TURN = 20
 
@@ -58,8 +60,10 @@ def stock_course(folder: Path, unit: str) -> None:
     (folder / "nbgrader_config.py").write_text(
         f"c = get_config()\nc.CourseDirectory.root = {str(folder)!r}\nc.ClearSolutions.enforce_metadata = False\n"
         "c.Execute.timeout = 300\n")
-    subprocess.run(["nbgrader", "generate_assignment", unit], cwd=folder, env=ENVIRONMENT, check=True,
-                   capture_output=True)
+    done = subprocess.run(["nbgrader", "generate_assignment", unit], cwd=folder, env=ENVIRONMENT, capture_output=True,
+                          text=True)
+    if done.returncode:
+        sys.exit(f"nbgrader generate_assignment {unit} ended with {done.returncode}:\n{done.stderr[-3000:]}")
 
 
 def measure(command: list[str], cwd: Path, results: Path | None = None) -> dict:

@@ -1,4 +1,5 @@
 """Real nbgrader on a release: `validate`, and `autograde` of a real chapter. More of it: test_gradebook.py."""
+import importlib
 import logging
 
 import nbformat
@@ -106,3 +107,11 @@ def test_validate_passes_on_a_real_solution(real):
     path = next((course.root / ".nbgrader" / "submitted" / "right" / units[0]).glob("*.ipynb"))
     done = nbgrader("validate", str(path), cwd=path.parent)
     assert "Success!" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_grader_that_ours_is_measured_against_has_nothing_of_our_configuration(tmp_path, monkeypatch):
+    """Also under `make bench`, which names that in JUPYTER_CONFIG_PATH."""
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(ROOT / "autograder"))
+    grading = importlib.reload(importlib.import_module("benchmarks.grading"))
+    grading.stock_course(tmp_path, "unit1")
+    assert len(list((tmp_path / "release" / "unit1").glob("*.ipynb"))) == 3
