@@ -238,7 +238,8 @@ def port(answer: Handle, trial: Trial) -> None:
             raise Wrong("With real=True your function still calls pallas_lite.", case=case,
                         nudge="Inside the function, use the pl and pltpu that its first line sets.")
         same_array(real.result, right, case=case)
-        if not answer.ask("real", x, gain, True):
+        made = answer.ask("real", x, gain, True)
+        if type(made) is not int or made < 1:
             raise Wrong("With real=True your function makes no pallas_call of the real Pallas.", case=case,
                         nudge="One body serves both: the same pl.pallas_call(kernel, …), where pl is what the first "
                               "line sets.")

@@ -133,11 +133,19 @@ def _text(raw: bytes) -> str:
 
 
 def recognise(notebook: Any, course: Course) -> Notebook:
-    """The released notebook that this one was made from, by the ids of its cells. Raises Unreadable."""
+    """The released notebook that this one was made from, by the ids of its cells. Raises Unreadable.
+
+    Where a program has left no id of anybody's in it, by the text of its checks.
+    """
     ids = {i for cell in notebook.cells for i in cell_ids(cell)}
-    best = max(course.notebooks, key=lambda n: len(ids & (n.answers.keys() | n.tests.keys())))
-    if not ids & (best.answers.keys() | best.tests.keys()):
-        of_nbgrader = any(isinstance(c.metadata.get("nbgrader"), dict) for c in notebook.cells)
+    of_nbgrader = any(isinstance(c.metadata.get("nbgrader"), dict) for c in notebook.cells)
+    texts = {c.source.strip() for c in notebook.cells} if not of_nbgrader else set()
+
+    def shared(n: Notebook) -> tuple[int, int]:
+        return (len(ids & (n.answers.keys() | n.tests.keys())),
+                sum(c.source.strip() in texts for c in n.cells if n.tests.keys() & {*cell_ids(c)}))
+    best = max(course.notebooks, key=shared)
+    if not any(shared(best)):
         whose = ". It is of another course, or of another year" * of_nbgrader
         raise Unreadable(f"this is not a notebook of this course: it has none of its exercises{whose}. Put your "
                          "answers into the notebook that was handed out now, and hand in that one")
@@ -239,14 +247,14 @@ def place(released: Notebook, notebook: Any) -> tuple[dict[int, list[Any]], dict
     there = {*known}
     theirs: dict[int, list[Any]] = {}
     extra: dict[int, list[Any]] = {}
-    where = -1
+    where, end = -1, len(released.cells)
+    ends = [end := end if k is None else k for k in reversed(known)][::-1]  # the next of ours: n or behind it
     for n, cell in enumerate(notebook.cells):
         if known[n] is not None:
             where = known[n]
             theirs.setdefault(where, []).append(cell)
         elif cell.source.strip():
-            end = next((k for k in known[n:] if k is not None), len(released.cells))
-            while where + 1 < end and where + 1 not in there and not _is_exercise(released, where + 1):
+            while where + 1 < ends[n] and where + 1 not in there and not _is_exercise(released, where + 1):
                 where += 1
             extra.setdefault(where, []).append(cell)
     return theirs, extra

@@ -31,7 +31,7 @@ CHANGES = [lambda v: [v], lambda v: (v, v), lambda v: {"a": v}, lambda v: v[:-1]
            lambda v: v[None], lambda v: v.ravel(), lambda v: v.astype(np.int8), lambda v: v.astype(bool),
            lambda v: v.astype(np.float16), lambda v: v * math.nan, lambda v: v.T, lambda v: -v, lambda v: v + 0.5,
            lambda v: v * 1000, lambda v: str(v), lambda v: tuple(v), lambda v: list(v), lambda v: dict(enumerate(v))]
-MOST = {"value": 60, "call": 60}  # of those that a question is tried with
+MOST = {"value": 60, "call": 60, "schedule": 200}  # of those that a question is tried with
 MOST_OF_A_KERNEL = 6  # its plan has thousands, and each may be followed to its end
 
 
@@ -122,6 +122,16 @@ def test_no_junk_makes_a_check_stumble(number):
 def test_what_made_checks_stumble_or_say_too_much(number, answer, words):
     result = judge(EXERCISES[number], LocalHandle(answer), Trial(number))
     assert result.verdict == "wrong" and words in str(result) and len(str(result)) < 2000
+
+
+@pytest.mark.parametrize("number, op, path, junk", [
+    ("3.2", "schedule", ("own",), [1]), ("3.7", "schedule", ("own",), [[0, None, 1], "ab"]),
+    ("4.5", "plan", ("calls", 0, "operands", 1, "name"), "x"),  # of another operand
+    ("5.7", "real", (), np.ones(4, bool))])
+def test_what_chance_did_not_find(number, op, path, junk):
+    which = [o for o, *_ in replies_of(number)].index(op)
+    result = judged(number, which, changed(replies_of(number)[which][2], path, lambda _: junk))
+    assert result.verdict == "wrong" and result.message
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -1,5 +1,6 @@
 """One unreadable file among several: no mark for what is in it, the others' marks, nothing lost in the gradebook."""
 import csv
+import json
 
 import nbformat
 import pytest
@@ -182,6 +183,14 @@ def test_a_notebook_of_another_year_is_said_to_be_that(grade, release):
         f"course, or of another year. {advice}. No mark for 91_little {LATER}")
     shown = page(report, Course(str(release), (CHECKS,)))
     assert "91_little.ipynb could not be marked as it is" in shown and advice in shown and "Save it" not in shown
+
+
+def test_a_notebook_that_a_program_left_no_ids_in_is_known_by_its_checks(grade):
+    notebook = json.loads(of(91))
+    for number, cell in enumerate(notebook["cells"]):
+        cell.update(metadata={}, id=f"fresh{number}")
+    report = grade(**{NAMES[0]: of(90), NAMES[1]: json.dumps(notebook).encode(), NAMES[2]: of(92)})
+    assert verdicts(report) == {"90": "right", "91": "right", "92": "right"}
 
 
 def test_a_page_has_no_notes_on_notebooks_of_other_pages(grade, release):
