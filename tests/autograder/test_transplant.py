@@ -93,8 +93,22 @@ def test_a_test_cell_of_a_student_is_never_run(course):
     for cell in notebook.cells:
         if cell.id.startswith("test"):
             cell.source = "forged = 1"
-    assert "forged = 1" not in sources(course, notebook)[0]
+    found, warnings = sources(course, notebook)
+    assert "forged = 1" not in found
+    assert warnings[1] == "exercise 90.2: its check was changed; what counts is time, as the cells above give it"
     assert [t.expression for t in course.notebooks[0].tests.values()] == ["loop", "time", "double", "add_one"]
+
+
+def test_an_answer_in_the_cell_of_its_check_counts(course):
+    """Where a program lets people write there, it is right in their notebook too."""
+    notebook = little.notebook({n: answer for n, answer in little.RIGHT.items() if n != "90.2"})
+    test = next(c for c in notebook.cells if c.id == "test-90-2")
+    test.source = f"# here?\n{test.source}"
+    assert sources(course, notebook) == sources(course, little.notebook(
+        {n: answer for n, answer in little.RIGHT.items() if n != "90.2"}))
+    test.source = f"{little.RIGHT['90.2']}\n{test.source}"
+    found, warnings = sources(course, notebook)
+    assert found.index(test.source) == found.index(little.STUBS["90.2"]) + 1 and not warnings
 
 
 def test_locked_cells_are_ours(course, tmp_path):
