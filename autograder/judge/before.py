@@ -5,6 +5,7 @@ of another exercise, or what a loop of the notebook left. grading/transplant.py 
 """
 import ast
 import contextlib
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,9 @@ def with_the_cell_before(result: Result, found: Exercise, shell: Any) -> Result:
     last = getattr(shell, "last_execution_result", None)
     if result.verdict not in ("wrong", "error") or last is None:
         return result
-    with contextlib.suppress(Exception):  # another version of IPython, say: then nothing is known
+    # Another version of IPython, say: then nothing is known. What it warns of a cell, IPython has said already.
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         source, its_own = last.info.raw_cell, getattr(last.info, "cell_id", None) == found.answer_id
         checking = list(shell.history_manager.input_hist_raw)[-1]
         name = _asked(checking, found.number)
