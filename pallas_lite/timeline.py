@@ -131,7 +131,8 @@ class Timeline:
     def terms(self) -> dict[str, float]:
         """The lower bounds on the total, in seconds: compute N·Y/F, bandwidth N·X/β, latency N·(α+X/β+Y/F)/depth.
 
-        The schedule's own copies are counted, so a block that is kept costs nothing: see causes.bounds.
+        X: the bytes that a step copies, in the latency those of the operands whose slots fill together. The schedule's
+        own copies are counted, so a block that is kept costs nothing: see causes.bounds.
         """
         return causes.bounds(self)
 

@@ -145,11 +145,13 @@ def _opening(report: Report, marks: list[Mark]) -> str:
         return "All exercises are right. Well done!"
     if todo == len(marks):
         return "Nothing is filled in yet. Each exercise below has a hint to begin with."
-    wrong = len(marks) - right - todo - unread
+    ours = sum(m.points is None for m in marks) - unread  # a check that failed: no fault of the student's
+    wrong = len(marks) - right - todo - unread - ours
     exercises = "1 exercise has" if unread == 1 else f"{unread} exercises have"
     return " ".join([f"{which} {unmarked}, so {exercises} no mark yet. {again}"] * bool(unread)
                     + [f"{right} of {many(len(marks), 'exercise')} {'is' if right == 1 else 'are'} right."]
                     + [f"{wrong} to mend: below is where it goes wrong."] * bool(wrong)
+                    + [f"{ours} could not be checked, which is not your fault."] * bool(ours)
                     + [f"{todo} not done yet."] * bool(todo))
 
 

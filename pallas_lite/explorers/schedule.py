@@ -121,7 +121,8 @@ class ScheduleExplorer(Explorer):
         formulas = {"compute": "N·Y/F", "bandwidth": "N·X/β", "latency": "N·(α + X/β + Y/F)/depth"}
         bounds = ", ".join(f"{name} {formulas[name]} = {show_time(v)}" for name, v in t.terms.items())
         if "steps" not in self.settings:
-            bounds += " (X: of all copies of a step; one that is skipped counts as 0)"
+            bounds += (" (X: bytes that a step copies, in the latency those of the operands whose slots fill together; "
+                       "a copy that is skipped counts as 0)")
         found = self.hazards(self.settings["depth"])
         return (f"step {self.step}: {' · '.join(happens(t.schedule, self.step))}\nfill {show_time(t.fill)} · "
                 f"drain {show_time(t.drain)} · {sram}\nlower bounds: {bounds}"

@@ -9,8 +9,8 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLo
 
 from ..errors import SpecError
 from ..timeline import unit_of
-from .look import ink_of
-from .sweep import LINES
+from .look import entitle, fitted, ink_of
+from .sweep import line
 
 KEY = "filled: legal · hollow: refused · ✗: refused, no schedule · ring: chosen"
 
@@ -40,8 +40,9 @@ def plot_choices(slices: Mapping[str, Mapping[Any, Choice]], chosen: Mapping[str
     low, high = min([*known, best or math.inf]) / unit, max(known) / unit
     logarithmic = high > 8 * low
     bottom, top = (low / 1.6, high * 2.2) if logarithmic else (0, high * 1.25)
+    each = 0.9 * ax.figure.bbox.width / ax.figure.dpi / (sum(map(len, slices.values())) + len(slices))
     for number, (setting, row) in enumerate(slices.items()):
-        color, marker = LINES[number % len(LINES)]
+        color, marker = line(number, ink)
         places = {value: at + n for n, value in enumerate(row)}
         timed = {v: (places[v], c.seconds / unit) for v, c in row.items() if c and not math.isnan(c.seconds)}
         legal, refused = ([at for v, at in timed.items() if (not row[v].wrong) == fine] for fine in (True, False))
@@ -54,7 +55,8 @@ def plot_choices(slices: Mapping[str, Mapping[Any, Choice]], chosen: Mapping[str
             if choice and math.isnan(choice.seconds):
                 ax.annotate("✗", (places[value], 0.06), xycoords=("data", "axes fraction"), ha="center", va="center",
                             color=ink.mark, fontsize=11)
-        ax.annotate(setting, (at - 0.35, 0.97), xycoords=("data", "axes fraction"), va="top", fontsize=10, color=color,
+        text, size = fitted(setting, 0.9 * each * len(row))  # bold letters
+        ax.annotate(text, (at - 0.35, 0.97), xycoords=("data", "axes fraction"), va="top", fontsize=size, color=color,
                     weight="bold")
         ticks += [(place, shown(value)) for value, place in places.items()]
         at += len(row) + 1
@@ -68,11 +70,13 @@ def plot_choices(slices: Mapping[str, Mapping[Any, Choice]], chosen: Mapping[str
     ax.yaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_locator(FixedLocator([place for place, _ in ticks]))
     ax.xaxis.set_major_formatter(FixedFormatter([text for _, text in ticks]))
+    size = min(fitted(text, 0.9 * each, least=1)[1] for _, text in ticks)
+    ax.tick_params("x", labelsize=max(size, 7), labelrotation=45 if size < 7 else 0)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_ylabel(f"modelled time ({name})", fontsize=9)
     among = f" of {so_far:,} modelled so far" if so_far else ""
     ax.set_xlabel(KEY + (f" · dashed: best{among}, {best / unit:.4g} {name}" if best is not None else ""), fontsize=9)
-    ax.set_title(title, fontsize=10, loc="left", wrap=True)
+    entitle(ax, title)
     return ax
 
 

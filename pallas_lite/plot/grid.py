@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from ..errors import SpecError, expect
 from ..schedule import OperandInfo, Schedule, origin
-from .look import AMBER, BLUE, ON_COLOUR, RUST, boxes, ink_of
+from .look import AMBER, BLUE, ON_COLOUR, RUST, boxes, entitle, ink_of
 
 if TYPE_CHECKING:
     from ..traced import Traced
@@ -71,7 +71,7 @@ def plot_grid(what: "Schedule | Traced", operand: str = "", step: int | None = N
     for before, after in ((": ", ":\n"), (", so", ",\nso")):
         if max(map(len, title.split("\n"))) > wide:
             title = title.replace(before, after)
-    ax.set_title(title, fontsize=9 if "\n" in title else 10, loc="left", wrap=True)
+    entitle(ax, title, 9 if "\n" in title else 10)
     return ax
 
 

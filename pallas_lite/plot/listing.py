@@ -1,6 +1,8 @@
 """listing: a Timeline -> its program line by line, in the timeline's colours, beside the timeline itself."""
+import math
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -13,7 +15,7 @@ from .look import PALETTE, box, ink_of
 from .timeline import plot_timeline, result, visits
 
 LETTER, HIGH = 0.072, 0.165  # inches of a letter and of a line, at 8.5 points
-POINTS = 8.5
+POINTS, LEAST = 8.5, 6.5
 
 
 class Line(NamedTuple):
@@ -29,16 +31,26 @@ class Line(NamedTuple):
 def lines_of(timeline: Timeline, hazards: list[Hazard] = (), most: int = 24) -> list[Line]:
     """The events of a program, with what is wrong with them. The middle of a long one is left out."""
     schedule, (unit, _) = timeline.schedule, unit_of(timeline.total)
+    written = _written(np.array(timeline.times) / unit)
     bad = {n: f"✗ {h.kind}" if n == h.events[-1] else "✗" for h in hazards[:1] for n in h.events}
-    found = [Line(n, str(line or ""), f"{time / unit:.4g}", schedule.describe(e), bad.get(n, ""))
+    found = [Line(n, str(line or ""), time, schedule.describe(e), bad.get(n, ""))
              for n, (e, time, (line, _)) in enumerate(zip(
-                 schedule, timeline.times, schedule.calls or [(0, None)] * len(schedule), strict=True))]
+                 schedule, written, schedule.calls or [(0, None)] * len(schedule), strict=True))]
     if len(found) <= most:
         return found
     shown = {*range(most * 3 // 4), *range(len(found) - most // 4, len(found)), *sorted(bad)[:4]}
     shown |= {n + 1 for n in shown if n + 2 in shown}  # a single line takes the room of the one that would stand for it
     return [found[n] if n in shown else Line(-1, "", "", f"… {min(m for m in shown if m > n) - n} more lines")
             for n in range(len(found)) if n in shown or n - 1 in shown]
+
+
+def _written(times: np.ndarray) -> list[str]:
+    """Four digits of each time; in a long program as many decimals as tell neighbours apart, up to six."""
+    steps = np.diff(np.unique(times))
+    if not len(steps) or times[-1] < 1000 * steps.min():
+        return [f"{t:.4g}" for t in times]
+    decimals = min(max(-math.floor(math.log10(steps.min())), 0) + 1, 6)
+    return [f"{t:.{decimals}f}".rstrip("0").rstrip(".") for t in times]
 
 
 def plot_listing(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Hazard] = (), selected: int | None = None,
@@ -68,7 +80,8 @@ def plot_listing(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Ha
             beside.set_xlabel(beside.get_xlabel().replace(" · ", "\n", 1), fontsize=9)
     size = ax.get_position()
     inches = size.width * ax.figure.get_figwidth(), size.height * ax.figure.get_figheight()
-    points = POINTS * min(1, inches[0] / wide / LETTER, inches[1] / (len(lines) + 1) / HIGH)
+    points = min(POINTS * min(1, inches[1] / (len(lines) + 1) / HIGH), max(POINTS * inches[0] / wide / LETTER, LEAST))
+    room = int(inches[0] / LETTER * POINTS / points - texts)  # letters of a text; of a longer one the end is left out
     ink, visit, copy = ink_of(ax), visits(timeline.schedule), timeline.play.copy
     ax.set(xlim=(0, inches[0] / LETTER * POINTS / points), ylim=(inches[1] / HIGH * POINTS / points - 1.5, -1.5))
     ax.set_axis_off()
@@ -78,7 +91,9 @@ def plot_listing(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Ha
         ax.text(codes, y, row.code, ha="right", **soft)
         ax.text(codes + times + 1, y, row.time, ha="right", **soft)
         strong = {"color": ink.mark, "weight": "bold"} if row.wrong else {"color": ink.strong}
-        ax.text(texts, y, f"{row.text}  {row.wrong}".rstrip(), **{**soft, **strong})
+        cut = max(room - len(row.wrong) - 2, 0) if row.wrong else room
+        text = row.text if len(row.text) <= cut else f"{row.text[:max(cut - 1, 0)]}…"
+        ax.text(texts, y, f"{text}  {row.wrong}".rstrip(), **{**soft, **strong})
         if row.event >= 0:
             waits = timeline.schedule[row.event].verb in (IN_WAIT, OUT_WAIT)
             lost = waits and copy[row.event] < 0  # it waits for no copy, so it has no visit
@@ -90,5 +105,5 @@ def plot_listing(timeline: Timeline, ax: Axes | None = None, *, hazards: list[Ha
                                      linewidths=0.6), autolim=False)
     for width, colours in ((3.2, [ink.soft] * len(hollow)), (2, [c for _, c in hollow])):  # pale ones need an outline
         ax.add_collection(PolyCollection([b for b, _ in hollow], facecolors="none", edgecolors=colours,
-                                         linewidths=width), autolim=False)
+                                         linewidths=width * points / POINTS), autolim=False)
     return ax

@@ -1,4 +1,5 @@
 """look: what all pictures share: colours, the ink of a light or a dark page, and an axis that leaves its middle out."""
+import textwrap
 from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -62,6 +63,27 @@ def boxes(ax: Axes, drawn, **style) -> None:
 
 
 as_svg: ContextVar[bool] = ContextVar("as_svg", default=False)  # is the figure being written as SVG, text as text?
+
+
+LETTER = 0.0076  # inches of a letter, as wide as most are, for each point of its size
+
+
+def entitle(ax: Axes, title: str, size: float = 10, **style) -> None:
+    """A title above an axis, in as many lines as it takes up to the next axis, or to where the figure ends.
+
+    matplotlib's own `wrap` measures a title while a constrained layout has not yet placed its axis.
+    """
+    right = min((x0 for other in ax.figure.axes if (x0 := other.bbox.x0) >= ax.bbox.x1), default=ax.figure.bbox.x1)
+    letters = max(int((right - ax.bbox.x0) / ax.figure.dpi / (LETTER * size)), 20)
+    lines = [part for line in title.split("\n") for part in textwrap.wrap(line, letters) or [""]]
+    ax.set_title("\n".join(lines), fontsize=size, loc="left", **style)
+
+
+def fitted(text: str, inches: float, size: float = 10, least: float = 7) -> tuple[str, float]:
+    """A text and its size in points, no wider than that: smaller first, down to `least`, then without its middle."""
+    size = max(min(size, inches / (LETTER * len(text or " "))), least)
+    room = max(int(inches / (LETTER * size)), 3)
+    return (text if len(text) <= room else f"{text[:room // 2]}…{text[len(text) - (room - 1) // 2:]}"), size
 
 
 class Label(Text):

@@ -13,7 +13,7 @@ from ..errors import SpecError, expect
 from ..hardware import Machine
 from ..schedule import Schedule
 from ..timeline import Timeline, timeline
-from .look import AMBER, ON_COLOUR, ink_of
+from .look import AMBER, LETTER, ON_COLOUR, entitle, ink_of
 
 Kernel = Schedule | Timeline | float | tuple[float, str, str]
 ROOFS = ("vector", "float32"), ("matrix", "bfloat16")  # always drawn
@@ -46,6 +46,7 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
     ax.set(xscale="log", yscale="log", xlim=(left, right))
     ax.set_ylim(min(left * slope, *(y for _, y, *_ in dots.values()), math.inf) / 2, max(corners.values()) * slope * 4)
     ax.plot([left, max(corners.values())], [left * slope, max(corners.values()) * slope], color=ink.strong, lw=2)
+    taken: list[tuple[float, ...]] = []  # where names and dots stand: left, low, right and high, in points
     alike = {}  # roofs that lie on each other have one line and one name
     for unit, dtype in roofs:
         alike.setdefault((unit, machine.rate(unit, dtype)), []).append(dtype)
@@ -53,23 +54,51 @@ def plot_roofline(machine: Machine, kernels: Mapping[str, Kernel], ax: Axes | No
         corner, color = rate / slope, COLORS[unit][ink.dark]
         ax.plot([corner, right], [rate, rate], color=color, lw=2)
         ax.vlines(corner, ax.get_ylim()[0], rate, color=color, lw=0.8, linestyles=":")
-        ax.annotate(f"{unit} unit, {' and '.join(dtypes)}: {_power(rate)} op/s", (right, rate), (0, 4), ha="right",
-                    textcoords="offset points", fontsize=9, color=color)
+        name = f"{unit} unit, {' and '.join(dtypes)}: {_power(rate)} op/s"
+        ax.annotate(name, (right, rate), (0, 4), ha="right", textcoords="offset points", fontsize=9, color=color)
+        x, y = _points(ax, right, rate)
+        taken.append((x - 9 * LETTER * 72 * len(name), y + 2, x, y + 14))
         ax.annotate(f"{corner:.3g}", (corner, 0.02), (3, 0), xycoords=("data", "axes fraction"),
                     textcoords="offset points", fontsize=8, color=color)
+    taken += [(x - 5, y - 5, x + 5, y + 5) for x, y in (_points(ax, *dot[:2]) for dot in dots.values())]
     for name, (intensity, y, roof, _) in dots.items():
         ax.vlines(intensity, y, roof, color=ink.soft, lw=0.8)
         ax.plot(intensity, y, "o", ms=8, mfc=AMBER, mec=ON_COLOUR, zorder=3)
         # Above the slope and below the flat roof there is room for a name.
         right_below = y < roof or intensity * slope > roof * 1.001
-        ax.annotate(name, (intensity, y), (7, -11) if right_below else (-7, 4), textcoords="offset points", fontsize=9,
-                    ha="left" if right_below else "right", color=ink.strong)
+        x, down = _free(_points(ax, intensity, y), 9 * LETTER * 72 * len(name), right_below, taken, ax)
+        ax.annotate(name, (intensity, y), (x, down), textcoords="offset points", fontsize=9,
+                    ha="left" if x > 0 else "right", color=ink.strong)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_xlabel("intensity (operations per byte between HBM and SRAM)", fontsize=9)
     ax.set_ylabel("operations per second", fontsize=9)
-    ax.set_title(title if title is not None else f"{machine.name}: roofline, modelled", fontsize=10, loc="left",
-                 wrap=True)
+    entitle(ax, title if title is not None else f"{machine.name}: roofline, modelled")
     return ax
+
+
+def _points(ax: Axes, x: float, y: float) -> tuple[float, float]:
+    """How far from an axis' corner a place of its is, in points, about: a constrained layout makes it larger."""
+    part = ax.transLimits.transform(ax.transScale.transform((x, y)))
+    return tuple(part * 72 * ax.bbox.size / ax.figure.dpi)
+
+
+def _free(dot: tuple[float, float], wide: float, right_below: bool, taken: list, ax: Axes) -> tuple[float, float]:
+    """Where a name goes from its dot, in points: beside it, where it is inside and on nothing else; else further down.
+
+    Notes the place in `taken`.
+    """
+    end = 72 * ax.bbox.width / ax.figure.dpi
+    beside = [(7, -11), (-7, 4)] if right_below else [(-7, 4), (7, -11)]
+    for x, y in [*beside, (-7, -11), (7, 4), *((7 * side, -11 - 12 * n) for n in range(1, 5) for side in (1, -1))]:
+        left = dot[0] + x - wide * (x < 0)
+        box = left, dot[1] + y - 2, left + wide, dot[1] + y + 9
+        clear = all(box[2] < a or c < box[0] or box[3] < b or d < box[1] for a, b, c, d in taken)
+        if clear and left > 0 and left + wide < end and box[1] > 0:
+            break
+    else:
+        (x, y), box = beside[0], (dot[0], dot[1], dot[0], dot[1])
+    taken.append(box)
+    return x, y
 
 
 def slope_of(machine: Machine) -> float:

@@ -13,7 +13,7 @@ from ..errors import expect
 from ..schedule import IN_START, IN_WAIT, OUT_START, OUT_WAIT, RUN, Schedule
 from ..timeline import Timeline, unit_of
 from ..verify import Hazard
-from .look import ON_COLOUR, PALETTE, Fold, box, boxes, folded, ink_of, label
+from .look import LETTER, ON_COLOUR, PALETTE, Fold, box, boxes, entitle, folded, ink_of, label
 from .timeline import edges
 
 # state -> what the legend says, hatch, colour of the box (None: the page's; in use: one for each visit). Grey print
@@ -159,11 +159,13 @@ def plot_slots(what: Schedule | Timeline, operand: str | None = None, ax: Axes |
     swatches = [tuple(Patch(facecolor=colour or ink.paper, hatch=hatch, edgecolor=ink.soft, lw=0.6)
                       for colour in (PALETTE if s == "valid" else [colour])) for s in found for _, hatch, colour in
                 [STATES[s]]] + [(Patch(facecolor="none", edgecolor=ink.mark, lw=2),)] * bool(marked)
-    ax.legend(swatches, [STATES[s][0] for s in found] + [f"✗ {kinds}"] * bool(marked), loc="lower left",
-              handler_map={tuple: HandlerTuple(None, 0)}, bbox_to_anchor=(0, 1), ncols=len(STATES) + 1, frameon=False,
-              fontsize=8, borderaxespad=0.2, handlelength=1.8, columnspacing=1.2)
-    ax.set_title(title if title is not None else f"{schedule.name}: what is in each slot", fontsize=10, loc="left",
-                 pad=24, wrap=True)
+    said = [STATES[s][0] for s in found] + [f"✗ {kinds}"] * bool(marked)
+    room = ax.figure.bbox.width / ax.figure.dpi - LETTER * 10 * max((len(x) + 8 for x, _ in rows), default=0)
+    lines = 1 + (sum(0.055 * len(text) + 0.38 for text in said) > room)  # inches
+    ax.legend(swatches, said, loc="lower left", handler_map={tuple: HandlerTuple(None, 0)}, bbox_to_anchor=(0, 1),
+              ncols=-(-len(said) // lines) or 1, frameon=False, fontsize=8, borderaxespad=0.2, handlelength=1.8,
+              columnspacing=1.2)
+    entitle(ax, title if title is not None else f"{schedule.name}: what is in each slot", pad=12 + 12 * lines)
     return ax
 
 

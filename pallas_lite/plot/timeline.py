@@ -9,7 +9,7 @@ from ..errors import SpecError, expect
 from ..schedule import CODE, IN_START, IN_WAIT, OUT_START, OUT_WAIT, Schedule
 from ..timeline import CORE, LANES, Timeline, unit_of
 from ..verify import Hazard
-from .look import BUBBLE, PALETTE, Fold, Ink, box, boxes, folded, ink_of, label
+from .look import BUBBLE, LETTER, PALETTE, Fold, Ink, box, boxes, entitle, folded, ink_of, label
 
 KEY = "colour: visit · hatched: bubble · tick: wait"  # what newcomers need to read the picture
 
@@ -48,8 +48,9 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     ax.set_ylim(-0.6, len(LANES) - 0.12)
     _phases(timeline, ax, at, unit, ink, shaded=not hazards and schedule.steps > 0)
     _draw(timeline, spans, ax, at, unit, ink, {number for h in hazards for number in h.events})
+    named: list[tuple[float, float, int]] = []  # where a sign stands already: from, to, lane
     for h in hazards:
-        _name(timeline, ax, at, unit, ink, h)
+        _name(timeline, ax, at, unit, ink, h, named)
     if selected is not None:
         _point_at(timeline, ax, at, selected, unit, ink)
     ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
@@ -65,8 +66,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, *, hazards: list[H
     part = f"steps {steps[0]} to {steps[-1]} of {of:,} · " if steps is not None and len(steps) < of else ""
     ax.set_xlabel(f"{part}modelled time ({name}) · {KEY}{bar}", fontsize=9)
     bound = "" if timeline.hangs else f", {timeline.bound}-bound"
-    ax.set_title(title if title is not None else f"{schedule.name}: {result(timeline)}{bound}", fontsize=10, loc="left",
-                 wrap=True)
+    entitle(ax, title if title is not None else f"{schedule.name}: {result(timeline)}{bound}")
     return ax
 
 
@@ -179,12 +179,22 @@ def _place(timeline: Timeline, event: int, at: Fold, unit: float) -> tuple[float
     return *at(np.array([start, end]) / unit).tolist(), height(span.lane if span else CORE)
 
 
-def _name(timeline: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, hazard: Hazard) -> None:
-    """A sign at each event of a hazard, and at the last the kind, in the free room above its lane."""
+def _name(timeline: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, hazard: Hazard,
+          named: list[tuple[float, float, int]]) -> None:
+    """A sign at each event of a hazard, and at the last the kind, in the free room above its lane: if there is room.
+
+    Of many hazards the first are named.
+    """
+    inch = np.ptp(ax.get_xlim()) / (ax.bbox.width / ax.figure.dpi)
     for event in hazard.events:
         start, _, y = _place(timeline, event, at, unit)
         last, late = event == hazard.events[-1], start > np.mean(ax.get_xlim())
         text = ("✗" if not last else f"{hazard.kind} ✗" if late else f"✗ {hazard.kind}")
+        wide = (len(text) + 1) * LETTER * 10 * inch  # bold letters, and a frame
+        left = start - wide if late and last else start
+        if any(left < b and a < left + wide and lane == y for a, b, lane in named):
+            continue
+        named.append((left, left + wide, y))
         ax.annotate(text, (start, y + 0.45), (0, 0), textcoords="offset points", ha="right" if late and last else
                     "left", va="center", fontsize=9, color=ink.mark, zorder=9, weight="bold",
                     bbox={"boxstyle": "round,pad=0.12", "fc": ink.paper, "ec": ink.mark, "lw": 0.8})

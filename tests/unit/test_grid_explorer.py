@@ -165,7 +165,7 @@ def test_the_sliders_of_the_schedule_open_on_a_call_too():
     assert "steps" not in explorer.controls and "slots: x 3, w 3, o 3" in explorer._notes["depth"].value
     # N·X/β counts all copies, so it is not N times what the one block beside the slider takes.
     assert "X/β" not in explorer.notes()["beta"] and "N·X/β" in explorer.details
-    assert "(X: of all copies of a step; one that is skipped counts as 0)" in explorer.details
+    assert "(X: bytes that a step copies, in the latency those of the operands whose" in explorer.details
     explorer.close()
 
 

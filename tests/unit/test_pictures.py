@@ -2,6 +2,7 @@
 import inspect
 import math
 import re
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -145,13 +146,16 @@ STREAM = pl.record(loops.rolled, 4)
 
 @pytest.mark.parametrize("draw", [
     titled(pl.plot_timeline, pl.timeline(STREAM)), titled(pl.plot_slots, STREAM),
+    titled(pl.plot_slots, STREAM, operand="Y"),  # lower than a title in many lines
     titled(pl.plot_roofline, TOY, kernels={}),
     lambda: pl.plot_listing(pl.timeline(pl.record(loops.rolled, 12, depth=4),
                                         TOY.with_(name="a toy whose HBM is so far away", alpha=3e-6))),
     lambda: pl.plot_listing(pl.timeline(pl.record(loops.waits_on_slot_one, 3), TOY.with_(name="a toy far away")))])
 def test_a_long_title_goes_on_in_a_second_line_inside_the_picture(draw):
     figure = draw().get_figure(root=True)
-    figure.draw_without_rendering()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # where a layout has no room, matplotlib only warns
+        figure.draw_without_rendering()
     for ax in figure.axes:
         for text in (t for t in ax.get_children() if isinstance(t, plt.Text) and t.get_text()):
             if text.get_fontsize() == 10:  # of what a picture writes, its title

@@ -215,7 +215,7 @@ def test_a_program_that_hangs_says_so_where_others_have_a_total():
     drawn = "✗ hangs at 4 µs modelled; drawn as if it went on"
     assert pl.plot_timeline(t).get_title("left") == f"waits_on_slot_one: {drawn}"
     beside = pl.plot_listing(t).figure.axes[1]
-    assert beside.get_title("left") == f"waits_on_slot_one on toy: {drawn}"
+    assert beside.get_title("left").replace("\n", " ") == f"waits_on_slot_one on toy: {drawn}"
     assert str(t).startswith("waits_on_slot_one on toy: ✗ hangs at 4 µs modelled; if it went on: 5 µs modelled, core")
     right = pl.show(loops.waits_on_slot_one, 2).timeline  # its last line is right for even N
     assert not right.hangs and "hangs" not in f"{right} {pl.plot_timeline(right).get_title('left')}"
