@@ -18,6 +18,8 @@ from .naming import insist_names
 NOT_STARTED = ("NaN is what memory held before anybody wrote it. Whatever you combine with it stays NaN: in which "
                "step does the block start afresh? (o_ref[...] = … writes into the block; o_ref = … only gives the name "
                "to something else.)")
+LEFT_OVER = ("The block starts from what another block left in its slot. In the first step of each visit start it "
+             "anew, whatever the slot holds by then.")
 STARTED_LATE = ("Only the last block that passed by is left. In the first step of its visit the block does not start: "
                 "it holds NaN still, from memory. Which program id is 0 in that step, and in no other of the visit?")
 STARTED_AGAIN = ("Only the last block that passed by is left. Does each step keep what is in the result already, as += "
@@ -187,7 +189,8 @@ LOWEST = np.finfo(np.float32).min
 
 @exercise("6.4", "Running max", points=2)
 def column_max(answer: Handle, trial: Trial) -> None:
-    cases = trial.pick(visible=[((6, 3), (2, 3)), ((6, 8), (2, 4)), ((20, 6), (5, 3))],
+    # Three blocks side by side: the third one's slot holds what the first has left.
+    cases = trial.pick(visible=[((6, 3), (2, 3)), ((6, 12), (2, 4)), ((20, 6), (5, 3))],
                        hidden=[((8, 5), (4, 5)), ((12, 10), (3, 5)), ((18, 16), (6, 4))])
     for (m, n), (bm, bn) in cases:
         x = -1 - np.abs(random_array(trial, (m, n)))  # any block may have the largest number of a column
@@ -196,11 +199,15 @@ def column_max(answer: Handle, trial: Trial) -> None:
             x[:, 1::2] = LOWEST  # "a very small number" has to be smaller than that
             case += ", every other column as low as f32 goes"
         first, last = (part.max(axis=0, keepdims=True) for part in (x[:bm], x[-bm:]))
+        left = x.max(axis=0, keepdims=True)
+        for j in range(2 * bn, n, bn):
+            left[:, j:j + bn] = np.maximum(left[:, j:j + bn], left[:, j - 2 * bn:j - bn])
         reduced(answer, case, cut, [x], [bm, bn], [x.max(axis=0, keepdims=True)],
                 [((m, n), (bm, bn)), ((1, n), (1, bn))],
                 [[(above_all(x),
                    "No number of that column is that large, and other columns have the same: did the block start with "
                    "it? Start with a number that loses against every other."),
+                  (left, LEFT_OVER),
                   (np.abs(x).max(axis=0, keepdims=True), "That is the largest number without its sign."),
                   (x.sum(axis=0, keepdims=True, dtype=np.float64), "That is the sum of the column."),
                   (x.min(axis=0, keepdims=True), "That is the smallest number of the column."),
@@ -234,14 +241,16 @@ def cumulative(answer: Handle, trial: Trial) -> None:
 def row_means(answer: Handle, trial: Trial) -> None:
     # First without a tail: NaN in there is another slip.
     cases = trial.pick(
-        visible=[((2, 8), (2, 4)), ((2, 3), (2, 4)), ((2, 6), (2, 4)), ((6, 13), (3, 5))],
+        visible=[((2, 8), (2, 4)), ((2, 3), (2, 4)), ((2, 6), (2, 4)), ((9, 13), (3, 5))],
         hidden=[((6, 10), (2, 5)), ((3, 2), (3, 5)), ((6, 7), (3, 5)), ((4, 13), (2, 5))])
     for (m, n), (bm, bn) in cases:
         x, blocks = random_array(trial, (m, n)) + 3, -(-n // bn)
         total, whole = x.sum(axis=1, keepdims=True), n // bn * bn
         starts = range(0, n, bn)
         by_blocks = np.mean([x[:, s:s + bn].mean(axis=1, keepdims=True) for s in starts], axis=0)
-        stale = total.copy()
+        stale, left = total.copy(), total / n
+        for i in range(2 * bm, m, bm):  # a slot of the result holds that of the block two before
+            left[i:i + bm] += left[i - 2 * bm:i - bm]
         if blocks > 2 and n % bn:  # two slots: the tail of the last block still holds that of the block two before
             stale += x[:, n - 2 * bn:(blocks - 2) * bn].sum(axis=1, keepdims=True)
         tail = ("Past the edge a block holds what the slot held before: another block's numbers, or NaN at first. "
@@ -249,7 +258,7 @@ def row_means(answer: Handle, trial: Trial) -> None:
                 "row, or those of the block?")
         reduced(answer, *matrix_case((m, n), (bm, bn)), [x], [bm, bn], [total / n],
                 [((m, n), (bm, bn)), ((m, 1), (bm, 1))],
-                [[(stale / n, tail), (total, "That is the sum; the mean is it divided by a number."),
+                [[(stale / n, tail), (left, LEFT_OVER), (total, "That is the sum; the mean is it divided by a number."),
                   (total / (blocks * bn), "You divide by all numbers of the blocks. Some of them lie past the edge."),
                   (total / bn, "You divide by the width of one block, not by that of the row."),
                   (x[:, :whole].sum(axis=1, keepdims=True) / n,

@@ -98,7 +98,8 @@ def missing_term(answer: Handle, trial: Trial) -> None:
         given, right = _number(answer.call(n, alpha, copy, step), case), t.total / US
         if abs(given - right) <= 1e-6 * right:
             continue
-        nudge = known_slip(answer, visible, (n, alpha, copy, step), term_slips) or (
+        unit = "The time is wanted in µs, as alpha, copy and step are." * (abs(given / US - right) <= 1e-6 * right)
+        nudge = unit or known_slip(answer, visible, (n, alpha, copy, step), term_slips) or (
             "Follow the first block from its start to the end of its step; then count what follows, and at which pace.")
         raise Wrong(f"The formula is too {'high' if given > right else 'low'} here.", case=case, got=f"{given:.6g} µs",
                     expected=f"{right:.6g} µs", timeline=t if n <= 6 else None, nudge=nudge)

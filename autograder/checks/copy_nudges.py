@@ -26,6 +26,8 @@ def blocks_of(n: int) -> str:
 
 def not_a_block(message: str, n: int) -> str:
     """For a copy of a block that there is not."""
+    if slot := re.search(r"(\w+_vmem): index", message):
+        return f"{slot[1]} has slots, not a place for each block: block i goes into slot i % 2, for each i."
     asked = re.search(r"(\w+): slice (-?\d+):", message)
     if not asked or int(asked[2]) % 8:
         return f"There {blocks_of(n)}, and block i begins at row 8·i."

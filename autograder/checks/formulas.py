@@ -44,8 +44,9 @@ def right_or_told(answer: Handle, cases: Sequence[tuple], at: tuple, right: floa
 
 
 def _rounded(answer: Handle, cases: Sequence[tuple], right: float) -> bool:
-    """Is it the right number made whole, up or down, in the first case, and whole in all?"""
+    """Is it the right number made whole, up or down, in the first case, and whole in all? Or with a few decimals."""
     with contextlib.suppress(AnswerFailed, Wrong):
         given = [number(answer.call(*case)) for case in cases]
-        return right % 1 != 0 and abs(given[0] - right) < 1 and all(g % 1 == 0 for g in given)
+        return any(abs(given[0] - right) < 10**-places and right != round(right, places)
+                   and all(g == round(g, places) for g in given) for places in range(5))
     return False

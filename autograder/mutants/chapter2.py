@@ -37,6 +37,7 @@ WRONG = {
         ("a bubble for each stage", lambda n, s: n / (n + s), "one block and one stage"),
         ("there are always three stages", lambda n, s: n / (n + 2), "take with 1 stage?"),
         ("percent", lambda n, s: 100 * n / (n + s - 1), "not 75"),
+        ("two decimals will do", lambda n, s: round(n / (n + s - 1), 2), "do not round"),
         ("a pipeline keeps the core busy", lambda n, s: 1.0, "both ends"),
         ("stages − 1 bubbles at each end", lambda n, s: n / (n + 2 * (s - 1)), "not so many each"),
         ("slots over blocks", lambda n, s: (n + s - 1) / n, "other way round"),

@@ -146,7 +146,7 @@ def sums_first(x, bm, bn):
 
 
 def means(inside=lambda column, n, bn: column < n, divide=lambda n, bn, blocks: n, start=1,
-          leave_out=lambda inside, x: jnp.where(inside, x, 0), blocks=pl.cdiv, step=None):
+          leave_out=lambda inside, x: jnp.where(inside, x, 0), blocks=pl.cdiv, old=lambda o: o):
     """Row means with one part replaced."""
     def row_means(x, bm, bn):
         m, n = x.shape
@@ -155,7 +155,7 @@ def means(inside=lambda column, n, bn: column < n, divide=lambda n, bn, blocks: 
             when_first(start, lambda: o_ref.__setitem__(..., jnp.zeros_like(o_ref)))
             column = pl.program_id(1) * bn + jnp.arange(bn)
             part = leave_out(inside(column, n, bn), x_ref[...]).sum(axis=1, keepdims=True)
-            o_ref[...] += part / divide(n, bn, blocks(n, bn))
+            o_ref[...] = old(o_ref[...]) + part / divide(n, bn, blocks(n, bn))
         return pl.pallas_call(kernel, f32(m, 1), grid=(m // bm, blocks(n, bn)),
                               in_specs=[pl.BlockSpec((bm, bn), lambda i, j: (i, j))],
                               out_specs=pl.BlockSpec((bm, 1), lambda i, j: (i, 0)))(x)
@@ -232,6 +232,8 @@ WRONG = {
         ("the outer axis is the one to ask", columns(start=0), "starts afresh"),
         ("rows of blocks outside, columns inside",
          columns(grid=lambda p, q: (p, q), of_x=lambda i, j: (i, j), of_o=lambda i, j: (0, j), start=0), "innermost"),
+        ("NaN is the only garbage", columns(start=None, combine=lambda old, x: jnp.fmax(
+            old, x.max(axis=0, keepdims=True))), "another block left"),
         ("the last block knows", columns(combine=lambda old, x: x.max(axis=0, keepdims=True)), "Only the last block"),
         ("the first block knows", columns(combine=only_the_first), "Only the first block"),
         ("a maximum adds up", columns(first=0.0, combine=lambda old, x: old + x.sum(axis=0, keepdims=True)), "sum"),
@@ -272,6 +274,7 @@ WRONG = {
         ("the mean of the blocks' means", mean_of_means, "should count for less"),
         ("whole blocks only", means(blocks=lambda n, bn: max(1, n // bn)), "cdiv"),
         ("memory is zero", means(start=None), "what memory held"),
+        ("NaN is the only garbage", means(start=None, old=jnp.nan_to_num), "another block left"),
         ("pad the array first", padded_outside, "pallas_call"),
     ],
     "6.7": [

@@ -131,6 +131,7 @@ WRONG = {
     ],
     "7.2": [
         ("printing is returning", lambda *_: print(end=""), "write return"),
+        ("seconds", lambda n, a, c, s: 1e-6 * (a + c + s + (n - 1) * max(c, s)), "in µs"),
         ("nothing overlaps", lambda n, a, c, s: n * (a + c + s), "side by side"),
         ("the core always sets the pace", lambda n, a, c, s: a + c + n * s, "port"),
         ("the port always sets the pace", lambda n, a, c, s: a + n * c, "has to be used"),

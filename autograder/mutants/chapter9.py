@@ -38,6 +38,7 @@ WRONG = {
         ("any block will do", tiled(lambda m, n: (100, 100)), "cuts a tile"),
         ("128 columns always fit", tiled(lambda m, n: (512, 128)), "take all 1200"),
         ("rows need no tiles", tiled(lambda m, n: (100, n)), "multiple of 8"),
+        ("as many rows as fit", tiled(lambda m, n: (2**18 // n, n)), "Take a multiple of 8 rows"),
         ("the smallest tile is the best", tiled(lambda m, n: (8, n)), "latency"),
         ("larger is always better", tiled(lambda m, n: (m, n)), "do not fit"),
         ("columns take what they have", tiled(lambda m, n: (408 if n == 1200 else 512, n)), "do not fit"),

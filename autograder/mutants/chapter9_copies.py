@@ -321,6 +321,7 @@ def as_one_block(x):
 WRONG = {
     "9.2": [
         ("start and wait belong together", buffered(blocking), "waits too much"),
+        ("a slot for each block", buffered(right, x_slot=lambda i: i, o_slot=lambda i: i), "slot i % 2"),
         ("the next copy can start when this step is done", buffered(late_start), "before you wait"),
         ("a copy out is waited for where it is started", buffered(early_wait), "one block later"),
         ("the loop waits for all", buffered(no_epilogue), "never waited"),

@@ -133,7 +133,7 @@ def check(name: str, x) -> None:
 
 
 def _mend(n, block, size, tile, what) -> str:
-    if size < block:  # whole tiles in a block would not help
+    if size < block and block % tile == 0:  # a block is whole tiles already
         return (f"The {size} are what the array's edge leaves of a block of {block}: pad the array to "
                 f"{-(-n // tile) * tile} {what}, or take all {n} in one block.")
     return f"Take a multiple of {tile} {what} in each block, or all {n}."
