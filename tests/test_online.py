@@ -1,4 +1,4 @@
-"""What Colab and Binder need: the notebooks' first cell, the README's buttons, .binder/."""
+"""What Colab and Binder need: the notebooks' first code cell, the README's buttons, .binder/."""
 import os
 import re
 import subprocess
@@ -54,10 +54,11 @@ def test_what_is_left_to_do_is_said(tmp_path, address, before, environment, mess
     assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
 
 
-def test_every_notebook_begins_with_it():
+def test_every_notebook_has_it_right_below_its_title():
     cell = online.install_cell(online.repository(ROOT))
     for path in (ROOT / "notebooks").glob("*/*.ipynb"):
-        first, *others = nbformat.read(path, as_version=4).cells
+        title, first, *others = nbformat.read(path, as_version=4).cells
+        assert title.source.startswith("# ")
         assert (first.id, first.source, first.metadata) == (online.INSTALL, cell.source, cell.metadata)
         assert online.INSTALL not in {other.id for other in others}
 

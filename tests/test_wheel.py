@@ -1,4 +1,4 @@
-"""A wheel, installed away from the repository by a notebook's first cell, is the package, and the grader."""
+"""A wheel, installed away from the repository by a notebook's first code cell, is the package, and the grader."""
 import os
 import shutil
 import subprocess
@@ -37,7 +37,7 @@ def python(tmp_path_factory):
     assert b"No module named 'pallas_lite'" in missing.stderr
     # The packages below hold a pallas-lite too, which pip would take for this one.
     said = {"PALLAS_COURSE": str(wheel), "PIP_NO_DEPS": "1", "PIP_FORCE_REINSTALL": "1"}
-    install = nbformat.read(FIRST, as_version=4).cells[0].source
+    install = nbformat.read(FIRST, as_version=4).cells[1].source
     subprocess.run([python, "-c", install], cwd=folder, env=without_us() | said, check=True)
     return python
 

@@ -25,7 +25,7 @@ def exactly(given, right: int, what: str, slips: dict[float, str], case: str, nu
 
 
 # Of each size, a dtype that the page does not name: "any dtype". None of 64 bits, which JAX makes 32 by default.
-UNNAMED = [((3, 2), "float16"), ((3, 1), "uint32"), ((5,), "uint8")]
+UNNAMED = [((3, 2), "float16"), ((3, 1), "uint32"), ((5,), "uint8"), ((), "float16"), ((4,), "bool")]
 
 
 @exercise("1.1", "Count the bytes", points=1)

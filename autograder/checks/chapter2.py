@@ -129,6 +129,8 @@ def enough(p) -> list[Asked]:
              "Fill and drain have stages − 1 bubbles together, not each."),
             ("blocks and slots are the same", bubbles * 100 // rest,
              "That is how many time slots there are. Blocks are fewer, by the bubbles."),
+            ("the last digit of a float is a block", n + 1,
+             "One too many. Was a float rounded up, as 20.000000000000004 is? 100 - percent is a whole number."),
         ], 0, "How many bubbles has a pipeline of your stages? They are a known part of all time slots: which one?"),
         Asked("The number of time slots", "time slots", n + bubbles, [
             ("steady state is all", n, "That leaves no room for fill and drain."),

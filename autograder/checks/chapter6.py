@@ -193,7 +193,8 @@ def column_max(answer: Handle, trial: Trial) -> None:
     cases = trial.pick(visible=[((6, 3), (2, 3)), ((6, 12), (2, 4)), ((20, 6), (5, 3))],
                        hidden=[((8, 5), (4, 5)), ((12, 10), (3, 5)), ((18, 16), (6, 4))])
     for (m, n), (bm, bn) in cases:
-        x = -1 - np.abs(random_array(trial, (m, n)))  # any block may have the largest number of a column
+        # Any block of a column may have its largest number; what another column's block left is larger than all.
+        x = -1 - np.abs(random_array(trial, (m, n))) - 8 * (np.arange(n, dtype=np.float32) // bn)
         case, cut = matrix_case((m, n), (bm, bn))
         if (m, n) == cases[-1][0]:
             x[:, 1::2] = LOWEST  # "a very small number" has to be smaller than that

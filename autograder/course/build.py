@@ -260,8 +260,9 @@ def read_chapter(path: Path, root: Path, exercises: Mapping[str, Any]) -> Chapte
     if problems:
         raise BuildError(*problems)
     _name(cells)
-    cells.insert(0, install := online.install_cell(online.repository(root)))
-    released.insert(0, install.source)
+    first = int(bool(cells) and cells[0].cell_type == "markdown")  # pages that fold no cell begin with the title
+    cells.insert(first, install := online.install_cell(online.repository(root)))
+    released.insert(first, install.source)
     notebook = nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
     notebook.nbformat_minor = 5
     return Chapter(path, path.parent.name, path.stem, notebook, released, list(answered), answers)

@@ -1,7 +1,7 @@
-"""online: the course on Colab and Binder. The address on the net -> each notebook's first cell, the README's buttons.
+"""online: the course on Colab and Binder. Its address -> each notebook's first code cell, the README's buttons.
 
 The address is `Repository` in pyproject.toml's [project.urls], and stands nowhere else. Without it there are no
-buttons, and the first cell says what is missing. docs/online.md is for who puts the course on the net. Next: build.py.
+buttons, and that cell says what is missing. docs/online.md is for who puts the course on the net. Next: build.py.
 """
 import re
 import tomllib
@@ -12,7 +12,7 @@ from urllib.parse import quote
 import nbformat
 from nbformat import NotebookNode
 
-INSTALL = "install"  # the id of the first cell; grading leaves it out
+INSTALL = "install"  # the id of the first code cell; grading leaves it out
 BRANCH = "main"
 BUTTONS = re.compile(r"(?<=<!-- buttons -->\n).*?(?=<!-- /buttons -->)", re.DOTALL)
 COUNT = re.compile(r"(?<=There are )\d+(?= exercises)")
@@ -55,7 +55,7 @@ def repository(root: Path) -> str:
 
 
 def install_cell(address: str) -> NotebookNode:
-    """The first cell of each notebook, folded in JupyterLab and in Colab."""
+    """The first code cell of each notebook, folded in JupyterLab and in Colab."""
     source = CELL.format(course=address and f"git+{address}").rstrip("\n")
     return nbformat.v4.new_code_cell(source, id=INSTALL, metadata={"cellView": "form",
                                                                    "jupyter": {"source_hidden": True}})

@@ -224,6 +224,15 @@ def fresh(figure, place: tuple[float, float, float, float]) -> Axes:
     return ax
 
 
+def on_slider(name: str) -> str:
+    """A name in the eleven letters that a slider has room for: ipywidgets would cut off what tells long ones apart.
+
+    >>> on_slider("depth_attention_keys")
+    'dept…n_keys'
+    """
+    return name if len(name) < 12 else f"{name[:4]}…{name[-6:]}"
+
+
 def button(w, text: str, tip: str, act: Callable[[], Any]):
     """A button that calls `act`; `w` is ipywidgets."""
     made = w.Button(description=text, tooltip=tip, layout={"width": "auto"})

@@ -25,7 +25,7 @@ from ..hardware import Machine
 from ..plot.choices import Choice, plot_choices, shown
 from ..schedule import Schedule
 from ..timeline import Timeline, timeline
-from .base import button, fresh, show_number, show_time, touch
+from .base import button, fresh, on_slider, show_number, show_time, touch
 from .schedule import most_slots
 from .tuner import DRAWN, LANES_HIGH, PLAYED, Tuner, counted, shorter
 
@@ -361,8 +361,8 @@ class CallTuner(Tuner):
 
     def make_controls(self, w) -> dict:
         look = {"style": {"description_width": "7em"}, "layout": {"width": "27em"}}
-        made = {k: w.SelectionSlider(options=[(shown(v), v) for v in values], value=self.settings[k], description=k,
-                                     **look) for k, values in self.choices.items()}
+        made = {k: w.SelectionSlider(options=[(shown(v), v) for v in values], value=self.settings[k], tooltip=k,
+                                     description=on_slider(k), **look) for k, values in self.choices.items()}
         return made | {"machine": self.machine_slider(w, look)}
 
     def more_buttons(self, w) -> list:

@@ -52,8 +52,8 @@ class GridExplorer(Explorer):
     @property
     def headline(self) -> str:
         index = self.trace.indices[self.step]
-        index = f"({', '.join(map(str, index))})" if len(index) != 1 else f"{index[0]}"
-        return f"step {self.step} of {self.trace.steps} · grid index {index}"
+        at = f"({', '.join(map(str, index))})" if len(index) != 1 else f"{index[0]}"
+        return f"step {self.step} of {self.trace.steps}" + f" · grid index {at}" * bool(index)
 
     @property
     def details(self) -> str:

@@ -12,7 +12,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ..errors import SpecError, expect
+from ..errors import SpecError, expect, many
 from ..schedule import OperandInfo, Schedule, origin
 from .look import AMBER, BLUE, ON_COLOUR, RUST, boxes, entitle, ink_of
 
@@ -167,10 +167,10 @@ def _kinds(visits: list[Visit]) -> dict[tuple[int, ...], str]:
 def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> None:
     kinds, blocks, ink = _kinds(visits), sheets.blocks(), ink_of(ax)
     present = [kind for kind in KINDS if any(kinds.get(b, "not visited") == kind for b in blocks)]
-    many = len(blocks) > DRAWN and sheets.x.starts is None
-    if many:
+    crowd = len(blocks) > DRAWN and sheets.x.starts is None
+    if crowd:
         _shade(ax, sheets, kinds, lit)
-    for kind in present if not many else ():  # all that look alike at once: an explorer redraws at every step
+    for kind in present if not crowd else ():  # all that look alike at once: an explorer redraws at every step
         color, hatch = KINDS[kind]
         look = color, ink.soft if color == "none" else EDGE, min(0.6, 60 / len(blocks))
         boxes(ax, [(sheets.box(b), *look) for b in blocks if kinds.get(b, "not visited") == kind], hatch=hatch,
@@ -259,7 +259,7 @@ def _title(what, schedule, x: OperandInfo, visits: list[Visit], step: int | None
     if step is None:
         shape = f"{list(x.array_shape)} " if x.array_shape else ""
         return (f"{x.array} {shape}in blocks of {' × '.join(map(str, x.block_shape))}: "
-                f"{schedule.copies(x.name)} copies in {schedule.steps} steps")
+                f"{many(schedule.copies(x.name), 'copy', 'copies')} in {many(schedule.steps, 'step')}")
     at = getattr(what, "indices", None)
     where = f"step {step}" + (f", grid index {at[step] if len(at[step]) > 1 else at[step][0]}" if at else "")
     if lit is None:

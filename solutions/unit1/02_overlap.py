@@ -216,7 +216,8 @@ check("2.3", prediction, student=STUDENT)
 # There are stages − 1 bubbles. If the core is busy for 95 %, they are the other 5 % of all slots.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
-# All slots: (stages − 1) / (1 − percent/100). The core is busy in the slots that are left after the bubbles.
+# All slots: 100 · (stages − 1) / (100 − percent), in whole numbers. The core is busy in the slots that are left after
+# the bubbles.
 # </details>
 
 # %% [markdown]
