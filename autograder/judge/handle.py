@@ -174,8 +174,9 @@ def _believed(data, n: int, depth: int, cost: dict) -> pallas_lite.Schedule:
 def _the_given_kernel(own, n: int, depth: int) -> None:
     """Raises Wrong if a step's own kernel makes anything but x + 1 of 0 to 5. `own`: from outside, (step, result)."""
     given = np.arange(6, dtype=np.float32).reshape(2, 3)
-    told = own if isinstance(own, list) else []
-    for step, made in [one if isinstance(one, list) and len(one) == 2 else ("?", None) for one in told]:
+    told: list[Any] = own if isinstance(own, list) else []
+    pairs: list[Any] = [one if isinstance(one, list) and len(one) == 2 else ("?", None) for one in told]
+    for step, made in pairs:
         if isinstance(made, np.ndarray) and made.shape == given.shape and np.array_equal(made, given + 1):
             continue
         got = f"{given[0].tolist()} becomes {made[0].tolist()}" if kind_of(made) == kind_of(given) else kind_of(made)
