@@ -32,9 +32,9 @@ def lines_of(timeline: Timeline, hazards: list[Hazard] = (), most: int = 24) -> 
     """The events of a program, with what is wrong with them. The middle of a long one is left out."""
     schedule, (unit, _) = timeline.schedule, unit_of(timeline.total)
     bad = {n: f"✗ {h.kind}" if n == h.events[-1] else "✗" for h in hazards[:1] for n in h.events}
+    calls, times = schedule.calls or [(0, None)] * len(schedule), _written(np.array(timeline.times) / unit)
     found = [Line(n, str(line or ""), time, schedule.describe(e), bad.get(n, ""))
-             for n, (e, time, (line, _)) in enumerate(zip(
-                 schedule, _written(np.array(timeline.times) / unit), schedule.calls or [(0, None)] * len(schedule), strict=True))]
+             for n, (e, time, (line, _)) in enumerate(zip(schedule, times, calls, strict=True))]
     if len(found) <= most:
         return found
     shown = {*range(most * 3 // 4), *range(len(found) - most // 4, len(found)), *sorted(bad)[:4]}
