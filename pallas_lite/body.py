@@ -237,7 +237,8 @@ class Body:
         self._asked = {v: positions.index(o) for v, o in zip(inner.invars, outer, strict=True) if o in positions}
         self.asks = {*self._asked.values()}
         self._kernel, self._refs = inner, inner.invars[len(inner.invars) - 2 * len(avals):]
-        self.counts = frozenset(i for i in decides_loops(inner, self._refs) if jnp.issubdtype(avals[i][2], jnp.integer))
+        self.counts = frozenset(i for i in decides_loops(inner, self._refs) if i < len(avals)  # the rest are flags
+                                and jnp.issubdtype(avals[i][2], jnp.integer))
         self._step = jax.jit(self._some, compiler_options=AS_WRITTEN)
 
     def overwrites(self, i: int, steps) -> bool:

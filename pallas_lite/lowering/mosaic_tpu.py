@@ -19,7 +19,7 @@ from jax.experimental.pallas import tpu as pltpu
 from .. import specs as _specs
 from ..body import at_position
 from ..engines.record import Visits
-from ..errors import NotSupportedError
+from ..errors import NotSupportedError, SpecError
 from ..manual_dma.copies import play
 from ..pipeline import pipeline
 from ..refs import Ref
@@ -282,7 +282,15 @@ class Window(Ref):
 class Machine:
     """The refs, copies and pipelines of a kernel being traced. `scalars`: what the call's index maps read."""
 
-    resolve = staticmethod(_specs.resolve)
+    def resolve(self, spec, name, *given):
+        try:
+            return _specs.resolve(spec, name, *given)
+        except SpecError as error:
+            if "holds an array" not in str(error):
+                raise
+            raise NotSupportedError(f"{name}: an index map of emit_pipeline that uses values of the kernel around it "
+                                    "is not lowered to a TPU program yet. Give the pipeline's own grid the axis that "
+                                    "it comes from, or copy the blocks with make_async_copy.") from None
 
     def __init__(self, scalars, held):
         self.index_scalars, self.held, self.pipelines = scalars, held, 0

@@ -38,6 +38,8 @@ def of_hang(here, key, ends) -> str:
 def of_clash(here, kind, first, second) -> str:
     """For an access that meets a copy in flight: both by their numbers in the log, and what the access does."""
     a, b, key = here.log[first], here.log[second], here.key[first]
+    if first == second:
+        return "Copy through a buffer that shares no memory with either end."
     if a.block:
         return ("Only the pipeline can wait for that copy: keep to the refs that it gives to its body, or do this "
                 "after the pipeline.")

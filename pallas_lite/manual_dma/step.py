@@ -304,12 +304,12 @@ class Step:
 
     def clash(self, kind, first, second):
         a, b = self.log[first], self.log[second]
-        name = "read before wait" if kind == "read" else "overwrite in flight"
-        if b.verb in (COPY, SEND) and any(buffer.in_hbm for buffer, _ in common(a, b)):
-            name = "hbm race"
-        this = self.show(second) + " starts" * (b.verb in (COPY, SEND))
-        self.report(name, f"{this} while {self.show(first)} of step {a.step} is still in flight.",
-                    mends.of_clash(self, kind, first, second), first, second)
+        in_hbm = b.verb in (COPY, SEND) and any(buffer.in_hbm for buffer, _ in common(a, b))
+        name = "hbm race" if in_hbm else "read before wait" if kind == "read" else "overwrite in flight"
+        starts = " starts" * (b.verb in (COPY, SEND))
+        said = (f"{self.show(first)} overwrites a part of its own source." if first == second else
+                f"{self.show(second)}{starts} while {self.show(first)} of step {a.step} is still in flight.")
+        self.report(name, said, mends.of_clash(self, kind, first, second), first, second)
 
     def report(self, kind, message, mend, *events, window=None, once=None):
         a, b = self.log[events[0]], self.log[events[-1]]

@@ -111,7 +111,8 @@ def test_a_side_that_lies_gains_nothing(lie, changes, words):
 def call_of(steps, inputs, extras=(), depth=2):
     x = {"name": "x", "is_output": False, "depth": depth, "dtype": "float32", "shares": None, "starts": None,
          "shape": [2], "block_shape": [1], "blocks": [[i % 2] for i in range(steps)]}
-    return {"name": "k", "grid": [steps], "operands": [x] * inputs + [x | {"is_output": True}],
+    return {"name": "k", "grid": [steps],
+            "operands": [*(x | {"name": f"x{i}"} for i in range(inputs)), x | {"is_output": True}],
             "extras": list(extras), "takes": [("value", np.zeros(2))] * inputs}
 
 

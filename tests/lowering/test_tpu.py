@@ -285,3 +285,17 @@ def test_checks_are_off_only_where_they_are_proven():
     assert "disable_bounds_checks=True" in options(add((32, 8), (8, 8)), f32(32, 8), f32(32, 8))
     assert "disable_bounds_checks=False" in options(moving, f32(16, 8))
     assert "disable_bounds_checks=False" in options(call, *operands)
+
+
+def test_a_pipeline_whose_blocks_the_kernel_around_it_chooses_is_not_lowered():
+    def kernel(x_hbm, o_hbm):
+        i = pl.program_id(0)
+        spec = pl.BlockSpec((16, 128), lambda k: (i, k))
+        pltpu.emit_pipeline(lambda x_ref, o_ref: o_ref.__setitem__(..., x_ref[...] + 1), grid=(2,), in_specs=[spec],
+                            out_specs=[spec])(x_hbm, o_hbm)
+    in_hbm = pl.BlockSpec(memory_space=pl.ANY)
+    f = pl.pallas_call(kernel, f32(32, 256), grid=(2,), in_specs=[in_hbm], out_specs=in_hbm)
+    x = normal(32, 256)
+    np.testing.assert_array_equal(f(x), x + 1)
+    with pytest.raises(pl.NotSupportedError, match="uses values of the kernel around it is not lowered"):
+        f.trace(f32(32, 256)).lower("tpu").as_text()

@@ -176,3 +176,17 @@ def test_a_line_of_another_file_is_named_with_it(tmp_path):
     assert found.message == (f"the kernel reads buf (line {own}) while the copy x_hbm → buf (line 2 of helper.py) of "
                              "step 0 is still in flight.")
     assert found.mend == f"Wait for it first: {WHOLE} before line {own}."
+
+
+def test_a_copy_onto_a_part_of_its_own_source_does_not_wait_for_itself():
+    def kernel(x_hbm, o_hbm, sem):
+        copy = pltpu.make_async_copy(x_hbm.at[pl.ds(0, 16)], o_hbm.at[pl.ds(8, 16)], sem)
+        copy.start()
+        copy.wait()
+    in_hbm = pl.BlockSpec(memory_space=pl.ANY)
+    x = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+    call = pl.pallas_call(kernel, x, in_specs=[in_hbm], out_specs=in_hbm, input_output_aliases={0: 0},
+                          scratch_shapes=[pltpu.SemaphoreType.DMA])
+    (found,) = call.trace(x).hazards
+    assert found.kind == "hbm race" and "overwrites a part of its own source." in found.message
+    assert found.mend == "Copy through a buffer that shares no memory with either end."

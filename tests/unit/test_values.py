@@ -338,3 +338,16 @@ def test_loop_carries_a_value():
         def _(i):
             o_ref[pl.ds(i, 2)] = jnp.full((2,), total) + i
     assert quietly(pl.pallas_call(kernel, shape(4), on_hazard="ignore"), jnp.arange(4.0)).tolist() == [6, 6, 8, 8]
+
+
+def test_a_loop_that_counts_writes_may_decide_how_often_another_runs():
+    def kernel(x_ref, o_ref):
+        def row(i, count):
+            o_ref[i] = x_ref[i]
+            return count + 1
+        doublings = jax.lax.while_loop(lambda n: n < 20, lambda n: 2 * n, jax.lax.fori_loop(0, 8, row, 0))
+        o_ref[...] = o_ref[...] * doublings
+    spec = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    x = jnp.arange(16 * 128, dtype=jnp.float32).reshape(16, 128)
+    f = pl.pallas_call(kernel, jax.ShapeDtypeStruct(x.shape, x.dtype), grid=2, in_specs=[spec], out_specs=spec)
+    assert (f(x) == 32 * x).all()
