@@ -21,11 +21,13 @@ def schedule_of(log, name: str, hazards: Sequence[Hazard] = ()) -> Schedule:
     """
     copies = {number: _ends(a) for number, a in enumerate(log) if a.verb == COPY}
     windows = defaultdict(set)  # operand -> the windows that it takes in HBM
-    buffers = defaultdict(set)
+    buffers, shapes = defaultdict(set), {}
     for key, _, near, far in copies.values():
         windows[key].add(far[1])
         buffers[key].add(near[0])
-    infos = _infos(copies, log, windows)
+        shapes[key] = far[0].shape
+    cuts = {key: _cut(mine, shapes[key]) for key, mine in windows.items()}
+    infos = _infos(copies, log, cuts)
     keys, events, touched, step = list(infos), [], {}, 0
     places, accesses = {}, []  # number in the log -> in the schedule; the accesses since the last copy
 
@@ -43,7 +45,7 @@ def schedule_of(log, name: str, hazards: Sequence[Hazard] = ()) -> Schedule:
         # A late wait for a copy out is on behalf of the next step, as in a hand-written loop.
         step = max(step, events[-1].step if verb == OUT_WAIT and events else 0)
         given = log[number].block
-        block = given[1] if given else _block(far, windows[key], array.shape)
+        block = given[1] if given else _block(far, *cuts[key])
         events.append(Event(verb, step, infos[key].name, block, max(buffer.slot_of(near), 0)))
 
     for number, a in enumerate(log):
@@ -71,7 +73,7 @@ def _ends(a):
     return (a.block[0] if a.block else (near[0], is_out, far[0], sizes)), is_out, near, far
 
 
-def _infos(copies, log, windows) -> dict:
+def _infos(copies, log, cuts) -> dict:
     """What a schedule knows of each operand, under a name of its own."""
     infos, names = {}, set()
     for number, (key, is_out, (buffer, near), (array, far)) in copies.items():
@@ -81,7 +83,7 @@ def _infos(copies, log, windows) -> dict:
         if not info:
             depth = buffer.shape[0] if buffer.slot_of(near) >= 0 else 1
             sizes = tuple(b - a for a, b in far)
-            shape = tuple(sizes[d] for d in _cut(windows[key], array.shape))
+            shape = tuple(sizes[d] for d in cuts[key][0])
             info = OperandInfo(buffer.name, array.name, is_out, depth, math.prod(sizes) * array.dtype.itemsize, shape)
         # A buffer may be filled from one array and sent to another, or in parts; emit_pipeline numbers its own "x (2)".
         base = info.name.partition(" (")[0]
@@ -91,12 +93,12 @@ def _infos(copies, log, windows) -> dict:
     return infos
 
 
-def _cut(windows, shape) -> list[int]:
-    """The dimensions in which an array is cut."""
-    return [d for d, n in enumerate(shape) if any(w[d] != (0, n) for w in windows)]
+def _cut(windows, shape) -> tuple[list[int], bool]:
+    """The dimensions in which an array is cut, and whether each window lies at a multiple of its size."""
+    return ([d for d, n in enumerate(shape) if any(w[d] != (0, n) for w in windows)],
+            all(a % (b - a) == 0 for w in windows for a, b in w if a))
 
 
-def _block(window, windows, shape) -> tuple[int, ...]:
+def _block(window, dims, even) -> tuple[int, ...]:
     """The block index of a window: its place in units of its size, or in elements where windows lie otherwise."""
-    even = all(a % (b - a) == 0 for w in windows for a, b in w if a)
-    return tuple(window[d][0] // (window[d][1] - window[d][0]) if even else window[d][0] for d in _cut(windows, shape))
+    return tuple(window[d][0] // (window[d][1] - window[d][0]) if even else window[d][0] for d in dims)

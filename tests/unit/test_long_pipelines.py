@@ -5,6 +5,7 @@ from collections.abc import Callable
 import jax
 
 import pallas_lite as pl
+from pallas_lite import tpu as pltpu
 
 
 def calls_of(function: Callable) -> int:
@@ -45,3 +46,19 @@ def test_a_step_enters_few_python_functions():
     each = {part: round((long[part] - short[part]) / 1000) for part in long}
     # The index of each of the three operands: its map, and who asks it. Recording: who yields the step, and what.
     assert each == {"specs": 6, "kernel": 0, "schedule": 3, "verdict": 0, "timeline": 0}
+
+
+def test_twice_as_many_copies_of_a_kernels_own_enter_twice_as_many():
+    def calls_with(n):
+        def kernel(x_hbm, o_hbm, buffer, sem):
+            for i in range(n):
+                pltpu.sync_copy(x_hbm.at[pl.ds(8 * i, 8)], buffer)
+                pltpu.sync_copy(buffer, o_hbm.at[pl.ds(8 * i, 8)])
+        in_hbm = pl.BlockSpec(memory_space=pl.ANY)
+        x = jax.ShapeDtypeStruct((8 * n, 128), "float32")
+        call = pl.pallas_call(kernel, x, in_specs=[in_hbm], out_specs=in_hbm,
+                              scratch_shapes=[pltpu.VMEM((8, 128), "float32"), pltpu.SemaphoreType.DMA])
+        return calls_of(lambda: call.trace(x).schedule)
+    calls_with(2)
+    few, some, many = map(calls_with, (20, 40, 80))
+    assert many - some < 2.2 * (some - few)
