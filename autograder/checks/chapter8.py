@@ -239,8 +239,9 @@ def hit_the_target(answer: Handle, trial: Trial) -> None:
     if numbers is None:
         raise Wrong("The choice should be four numbers in a row: bm, bn, bk, slots.", got=kind_of(given))
     given = [number(x, name) for x, name in zip(numbers, ("bm", "bn", "bk", "The number of slots"), strict=True)]
-    if any(x != int(x) or x < 1 for x in given):
-        raise Wrong("Block sizes and slots are whole numbers, 1 or more.", got=", ".join(f"{x:g}" for x in given))
+    if any(x != int(x) or not 1 <= x < 2**31 for x in given):
+        raise Wrong("Block sizes and slots are whole numbers, 1 or more, and none that no chip could hold.",
+                    got=", ".join(f"{x:g}" for x in given))
     bm, bn, bk, depth = map(int, given)
     choice = f"{bm} × {bn} × {bk}, {many(depth, 'slot')}"
     for name, size, block in zip(("m", "n", "k"), PRODUCT, (bm, bn, bk), strict=True):

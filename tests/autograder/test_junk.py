@@ -118,6 +118,7 @@ def test_no_junk_makes_a_check_stumble(number):
      "acc should be an array of shape (3, 5)"),
     ("10.1", {"scale": (np.zeros(0),) * 2}, 'Each axis is either "parallel" or "arbitrary"'),
     ("11.5", (128, 0, 2), "bk should be a whole number"),
+    ("8.4", (512, 1024, 2048, 1e308), "none that no chip could hold"),
     ("2.5", {"a": "x" * 10**6}, "is none of the two verdicts")])
 def test_what_made_checks_stumble_or_say_too_much(number, answer, words):
     result = judge(EXERCISES[number], LocalHandle(answer), Trial(number))
