@@ -200,10 +200,11 @@ def column_max(answer: Handle, trial: Trial) -> None:
             x[:, 1::2] = LOWEST  # "a very small number" has to be smaller than that
             case += ", every other column as low as f32 goes"
         first, last = (part.max(axis=0, keepdims=True) for part in (x[:bm], x[-bm:]))
-        left = x.max(axis=0, keepdims=True)
+        largest = x.max(axis=0, keepdims=True)
+        left = largest.copy()
         for j in range(2 * bn, n, bn):
             left[:, j:j + bn] = np.maximum(left[:, j:j + bn], left[:, j - 2 * bn:j - bn])
-        reduced(answer, case, cut, [x], [bm, bn], [x.max(axis=0, keepdims=True)],
+        reduced(answer, case, cut, [x], [bm, bn], [largest],
                 [((m, n), (bm, bn)), ((1, n), (1, bn))],
                 [[(above_all(x),
                    "No number of that column is that large, and other columns have the same: did the block start with "

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from ..errors import SpecError, expect, many
 from ..schedule import OperandInfo, Schedule, origin
-from .look import AMBER, BLUE, ON_COLOUR, RUST, boxes, entitle, ink_of
+from .look import AMBER, BLUE, ON_COLOUR, RUST, boxes, entitle, inches_of, ink_of
 
 if TYPE_CHECKING:
     from ..traced import Traced
@@ -67,7 +67,7 @@ def plot_grid(what: "Schedule | Traced", operand: str = "", step: int | None = N
         ax = Figure(figsize=sheets.size(), layout="constrained").add_subplot()
     lit = next((v for v in visits if step is not None and v.first <= step <= v.last), None)
     _draw(ax, sheets, visits, lit)
-    title, wide = _title(what, schedule, x, visits, step, lit), 14.5 * _inches(ax)
+    title, wide = _title(what, schedule, x, visits, step, lit), 14.5 * inches_of(ax)
     for before, after in ((": ", ":\n"), (", so", ",\nso")):
         if max(map(len, title.split("\n"))) > wide:
             title = title.replace(before, after)
@@ -140,14 +140,9 @@ def _stretch(sheets: Sheets) -> float:
     return min(max(ratio, THINNEST), 4.0) / ratio
 
 
-def _inches(ax: Axes) -> float:
-    """How wide the axes are, in inches, before any layout."""
-    return ax.bbox.width / ax.figure.dpi
-
-
 def _scales(ax: Axes, sheets: Sheets) -> tuple[float, float]:
     """Inches for each element, to the right and down, before any layout."""
-    wide, high = _inches(ax) / sheets.extent[0], ax.bbox.height / ax.figure.dpi / sheets.extent[1]
+    wide, high = inches_of(ax) / sheets.extent[0], ax.bbox.height / ax.figure.dpi / sheets.extent[1]
     right = min(wide, high / _stretch(sheets))
     return right, right * _stretch(sheets)
 
@@ -195,7 +190,7 @@ def _draw(ax: Axes, sheets: Sheets, visits: list[Visit], lit: Visit | None) -> N
     keys += [Patch(facecolor="none", edgecolor=ink.strong, lw=2.5, label="this step")] if lit else []
     keys += [Patch(facecolor=ink.soft, alpha=0.3, label=PAST)] if past else []
     ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(0, -0.02), fontsize=9, frameon=False,
-              borderaxespad=0.2, ncols=min(4, max(1, int(_inches(ax) / 1.3))))
+              borderaxespad=0.2, ncols=min(4, max(1, int(inches_of(ax) / 1.3))))
 
 
 def _shade(ax: Axes, sheets: Sheets, kinds: dict[tuple[int, ...], str], lit: Visit | None) -> None:

@@ -65,6 +65,11 @@ def boxes(ax: Axes, drawn, **style) -> None:
 as_svg: ContextVar[bool] = ContextVar("as_svg", default=False)  # is the figure being written as SVG, text as text?
 
 
+def inches_of(ax: Axes) -> float:
+    """How wide the axes are, in inches, before any layout."""
+    return ax.bbox.width / ax.figure.dpi
+
+
 LETTER = 0.0076  # inches of a letter, as wide as most are, for each point of its size
 
 

@@ -13,7 +13,7 @@ from ..errors import SpecError, expect
 from ..hardware import Machine
 from ..schedule import Schedule
 from ..timeline import Timeline, timeline
-from .look import AMBER, LETTER, ON_COLOUR, entitle, ink_of
+from .look import AMBER, LETTER, ON_COLOUR, entitle, inches_of, ink_of
 
 Kernel = Schedule | Timeline | float | tuple[float, str, str]
 ROOFS = ("vector", "float32"), ("matrix", "bfloat16")  # always drawn
@@ -87,7 +87,7 @@ def _free(dot: tuple[float, float], wide: float, right_below: bool, taken: list,
 
     Notes the place in `taken`.
     """
-    end = 72 * ax.bbox.width / ax.figure.dpi
+    end = 72 * inches_of(ax)
     beside = [(7, -11), (-7, 4)] if right_below else [(-7, 4), (7, -11)]
     for x, y in [*beside, (-7, -11), (7, 4), *((7 * side, -11 - 12 * n) for n in range(1, 5) for side in (1, -1))]:
         left = dot[0] + x - wide * (x < 0)

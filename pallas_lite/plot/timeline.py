@@ -9,7 +9,7 @@ from ..errors import SpecError, expect
 from ..schedule import CODE, IN_START, IN_WAIT, OUT_START, OUT_WAIT, Schedule
 from ..timeline import CORE, LANES, Timeline, unit_of
 from ..verify import Hazard
-from .look import BUBBLE, LETTER, PALETTE, Fold, Ink, box, boxes, entitle, folded, ink_of, label
+from .look import BUBBLE, LETTER, PALETTE, Fold, Ink, box, boxes, entitle, folded, inches_of, ink_of, label
 
 KEY = "colour: visit · hatched: bubble · tick: wait"  # what newcomers need to read the picture
 
@@ -124,7 +124,7 @@ def _phases(t: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, shaded: bool
     start, filled, draining, end = at(np.array([0, t.fill, t.total - t.drain, t.total]) / unit).tolist()
     for left, right in ((start, filled), (draining, end)) if shaded else ():
         ax.axvspan(left, right, color=ink.strong, alpha=0.08 * (left < right), lw=0)
-    letter = 5.6 * np.ptp(ax.get_xlim()) / (72 * ax.bbox.width / ax.figure.dpi)  # a narrow one's name needs more room
+    letter = 5.6 * np.ptp(ax.get_xlim()) / (72 * inches_of(ax))  # a narrow one's name needs more room
     filled = max(filled, start + 4 * letter) if filled > start else filled
     draining = min(draining, end - 5 * letter) if end > draining else draining
     for name, left, right in (("fill", start, filled), ("steady state" * overlaps(t), filled, draining),
@@ -185,7 +185,7 @@ def _name(timeline: Timeline, ax: Axes, at: Fold, unit: float, ink: Ink, hazard:
 
     Of many hazards the first are named.
     """
-    inch = np.ptp(ax.get_xlim()) / (ax.bbox.width / ax.figure.dpi)
+    inch = np.ptp(ax.get_xlim()) / inches_of(ax)
     for event in hazard.events:
         start, _, y = _place(timeline, event, at, unit)
         last, late = event == hazard.events[-1], start > np.mean(ax.get_xlim())
